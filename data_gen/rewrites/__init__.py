@@ -98,6 +98,6 @@ def _rewrite(tree: ast.Module, kinds: Sequence[str], entry: str | None) -> bool:
 
 def _functions(tree: ast.Module, entry: str | None) -> list[ast.FunctionDef]:
     """All functions, inner ones too, outer first, but for the marked one and the loops that `characters` puts in."""
-    left_alone = {entry, *LOOPS.values()}
+    left_alone = {entry, *dict(LOOPS.values())}
     kept = [s for s in tree.body if not (isinstance(s, ast.FunctionDef) and s.name in left_alone)]
     return [node for statement in kept for node in ast.walk(statement) if isinstance(node, ast.FunctionDef)]

@@ -1,74 +1,187 @@
-"""String operations into loops over characters: the methods of `character_loops`, called in place of the string's own."""
+"""String operations into loops over characters: `s.replace(a, b)` becomes `replace_by_character(s, a, b)`.
+
+Each loop returns what the method returns for every argument, the method's own errors included, which is why what is not the plain
+case is handed to the method.
+"""
 
 from __future__ import annotations
 
 import ast
-import inspect
 
-from remedy.data_gen.rewrites import character_loops
 from remedy.data_gen.rewrites.names import Names
 
-LOOPS: dict[tuple[str, int], str] = {
-    ("count", 1): "count_by_character",
-    ("endswith", 1): "endswith_by_character",
-    ("find", 1): "find_by_character",
-    ("isalpha", 0): "isalpha_by_character",
-    ("isdigit", 0): "isdigit_by_character",
-    ("join", 1): "join_by_character",
-    ("lower", 0): "lower_by_character",
-    ("lstrip", 0): "lstrip_spaces_by_character",
-    ("lstrip", 1): "lstrip_by_character",
-    ("replace", 2): "replace_by_character",
-    ("rstrip", 0): "rstrip_spaces_by_character",
-    ("rstrip", 1): "rstrip_by_character",
-    ("split", 1): "split_by_character",
-    ("startswith", 1): "startswith_by_character",
-    ("strip", 0): "strip_spaces_by_character",
-    ("strip", 1): "strip_by_character",
-    ("swapcase", 0): "swapcase_by_character",
-    ("upper", 0): "upper_by_character",
+_NO_TEXT = "type(text) is not str"
+_NOT_ASCII = "not (type(text) is str and text.isascii())"
+_NO_TEXTS = "not (type(text) is type(%s) is str)"
+_NOT_FULL = "not (type(text) is type(%s) is str and %s)"
+_CONVERTED = """
+    result = ""
+    for character in text:
+        result += character.%s()
+    return result
+"""
+_ALL = """
+    for character in text:
+        if not character.%s():
+            return False
+    return len(text) > 0
+"""
+_STRIPPED = {
+    "lstrip": """
+    start = 0
+    while start < len(text) and text[start]%s:
+        start += 1
+    return text[start:]
+""",
+    "rstrip": """
+    end = len(text)
+    while end > 0 and text[end - 1]%s:
+        end -= 1
+    return text[:end]
+""",
+    "strip": """
+    start = 0
+    end = len(text)
+    while start < end and text[start]%s:
+        start += 1
+    while end > start and text[end - 1]%s:
+        end -= 1
+    return text[start:end]
+""",
 }
-"""The loop for a method's name and number of arguments. A receiver that is no string is handed to its own method."""
+_BODIES = {
+    "replace": """
+    result = ""
+    position = 0
+    while position < len(text):
+        if text[position : position + len(old)] == old:
+            result += new
+            position += len(old)
+        else:
+            result += text[position]
+            position += 1
+    return result
+""",
+    "split": """
+    parts = []
+    part = ""
+    position = 0
+    while position < len(text):
+        if text[position : position + len(separator)] == separator:
+            parts.append(part)
+            part = ""
+            position += len(separator)
+        else:
+            part += text[position]
+            position += 1
+    parts.append(part)
+    return parts
+""",
+    "join": """
+    parts = list(parts)
+    result = ""
+    for number, part in enumerate(parts):
+        if type(part) is not str:
+            return separator.join(parts)
+        if number > 0:
+            result += separator
+        for character in part:
+            result += character
+    return result
+""",
+    "count": """
+    count = 0
+    position = 0
+    while position < len(text):
+        if text[position : position + len(part)] == part:
+            count += 1
+            position += len(part)
+        else:
+            position += 1
+    return count
+""",
+    "find": """
+    for position in range(len(text) - len(part) + 1):
+        if text[position : position + len(part)] == part:
+            return position
+    return -1
+""",
+    "startswith": """
+    if len(prefix) > len(text):
+        return False
+    for position in range(len(prefix)):
+        if text[position] != prefix[position]:
+            return False
+    return True
+""",
+    "endswith": """
+    if len(suffix) > len(text):
+        return False
+    for position in range(1, len(suffix) + 1):
+        if text[-position] != suffix[-position]:
+            return False
+    return True
+""",
+}
 
+
+def _loop(method: str, name: str, parameters: str, special: str, body: str) -> tuple[str, str]:
+    """A loop in place of a method; `special`: the condition of what is handed to the method."""
+    (first, _, others), name = parameters.partition(", "), f"{name}_by_character"
+    return name, f"def {name}({parameters}):\n    if {special}:\n        return {first}.{method}({others})\n{body}"
+
+
+def _loops() -> dict[tuple[str, int], tuple[str, str]]:
+    found = {("upper", 0): _loop("upper", "upper", "text", _NO_TEXT, _CONVERTED % "upper")}
+    for method in ("lower", "swapcase"):
+        found[method, 0] = _loop(method, method, "text", _NOT_ASCII, _CONVERTED % method)
+    for method in ("isalpha", "isdigit"):
+        found[method, 0] = _loop(method, method, "text", _NO_TEXT, _ALL % method)
+    for method, body in _STRIPPED.items():
+        found[method, 0] = _loop(method, f"{method}_spaces", "text", _NO_TEXT, body.replace("%s", ".isspace()"))
+        given = body.replace("%s", " in characters")
+        found[method, 1] = _loop(method, method, "text, characters", _NO_TEXTS % "characters", given)
+    for method, other in (("find", "part"), ("startswith", "prefix"), ("endswith", "suffix")):
+        found[method, 1] = _loop(method, method, f"text, {other}", _NO_TEXTS % other, _BODIES[method])
+    for method, other in (("count", "part"), ("split", "separator")):
+        found[method, 1] = _loop(method, method, f"text, {other}", _NOT_FULL % (other, other), _BODIES[method])
+    texts = "not (type(text) is type(old) is type(new) is str and old)"
+    found["replace", 2] = _loop("replace", "replace", "text, old, new", texts, _BODIES["replace"])
+    found["join", 1] = _loop("join", "join", "separator, parts", "type(separator) is not str", _BODIES["join"])
+    return found
+
+
+LOOPS = _loops()
+"""By a method's name and number of arguments the loop's name and source. A receiver that is no string is handed to its own method."""
 _BUILTINS = {"enumerate", "len", "list", "range", "str", "type"}
 
 
 class _Calls(ast.NodeTransformer):
-    """`s.replace(a, b)` becomes `replace_by_character(s, a, b)`."""
-
     def __init__(self) -> None:
-        self.used: set[str] = set()
+        self.used: dict[str, str] = {}
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if (
-            not isinstance(node.func, ast.Attribute)
-            or node.keywords
-            or any(isinstance(a, ast.Starred) for a in node.args)
-        ):
-            return node
-        loop = LOOPS.get((node.func.attr, len(node.args)))
-        if loop is None or (isinstance(node.func.value, ast.Name) and node.func.value.id == "str"):
-            return node
-        self.used.add(loop)
-        return ast.Call(ast.Name(loop, ast.Load()), [node.func.value, *node.args], [])
+        match node:
+            case ast.Call(func=ast.Attribute(value=receiver, attr=method), args=arguments, keywords=[]):
+                loop = LOOPS.get((method, len(arguments)))
+                is_of_class = isinstance(receiver, ast.Name) and receiver.id == "str"
+                if loop and not is_of_class and not any(isinstance(a, ast.Starred) for a in arguments):
+                    self.used.update([loop])
+                    return ast.Call(ast.Name(loop[0], ast.Load()), [receiver, *arguments], [])
+        return node
 
 
 def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
     """Rewrite the functions in place; returns whether anything changed. Left alone where the module has its own `len` or the like."""
-    if _module_names(tree) & {*_BUILTINS, *LOOPS.values(), "*"}:
+    if _module_names(tree) & {*_BUILTINS, *dict(LOOPS.values()), "*"}:
         return False
     calls = _Calls()
     for function in functions:
         function.body = [calls.visit(statement) for statement in function.body]
-    loops = [
-        node
-        for name in sorted(calls.used)
-        for node in ast.parse(inspect.getsource(getattr(character_loops, name))).body
-    ]
     at = _after_imports(tree)
-    tree.body[at:at] = loops
-    names.taken |= calls.used
+    tree.body[at:at] = [node for _, source in sorted(calls.used.items()) for node in ast.parse(source).body]
+    names.taken |= calls.used.keys()
     return bool(calls.used)
 
 

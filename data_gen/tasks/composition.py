@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.splits import ALL, SPLITS, split_of, stream_of, text_hash
-from remedy.data_gen.tasks.families import FAMILIES, LETTERS, source
+from remedy.data_gen.tasks.families import FAMILIES, LETTERS
 from remedy.data_gen.tasks.small_spaces import outcomes
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs
 from remedy.messages import shown, suggest
@@ -204,5 +204,5 @@ def compose(config: CompositionTask, draws: rng.Draws) -> Composition:
         nested = f"{name}({nested}{extra})"
         identity = f"{name}({identity}{''.join(f', {other!r}' for other in others[number - 1])})"
     body = "".join(steps) + f"    return t{depth}\n" if config.flatten else f"    return {nested}\n"
-    sources = "\n\n".join(source(config.family, name) for name in sorted(set(names)))
+    sources = "\n\n".join(family.sources[name] for name in sorted(set(names)))
     return Composition(f"{sources}\n\ndef main():  {MARKER}\n{body}", names, depth, identity)

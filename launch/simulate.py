@@ -1,10 +1,10 @@
-"""`remedy simulate`: a model's trace of a user's program, as it is written."""
+"""`remedy simulate`: a model's trace of a user's program."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from remedy.files import write_text
 from remedy.launch.console import Checkpoint, MaybePath, MaybeText, Overrides, target
 from remedy.messages import suggest
 from remedy.settings import ConfigError
-
-if TYPE_CHECKING:
-    from remedy.eval.view.frames import ModelFrame
 
 
 def simulate(
@@ -34,7 +31,7 @@ def simulate(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens of the trace")] = 4096,
     html: Annotated[MaybePath, target("write a page too")] = None,
 ) -> None:
-    """Print a model's trace of your program as it is written, with the model's own probability of it.
+    """Print a model's trace of your program, frame by frame, with the model's own probability of it.
 
     The program is not run, unless you --check.
 
@@ -48,7 +45,7 @@ def simulate(
     from remedy.eval.decoding.forcings import CONSTRAINED
     from remedy.eval.view import simulate as work
     from remedy.eval.view.page import page
-    from remedy.eval.view.simulation import opening, show_frame, simulation_view, summary
+    from remedy.eval.view.simulation import first_written, opening, simulation_view, summary
     from remedy.eval.view.terminal import Terminal
     from remedy.models.loading import load_checkpoint, load_outline
 
@@ -62,23 +59,27 @@ def simulate(
         check_interpreter(constrain, data)
     prompt_spans(asked, data)  # what is wrong with the program is said before weights are loaded
     model, tokenizer = load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
-    terminal, first = Terminal(Console()), work.first_written(data)
-
-    def show(frame: ModelFrame) -> None:
-        show_frame(terminal, frame, first + frame.number)
-
+    console, written = Console(), 0
+    terminal = Terminal(console)
     with work.generating(model, tokenizer, checkpoint, config.backend) as (generator, calls):
         found = work.prepared(asked, data, tokenizer, check)
         facts = opening(found, data, checkpoint, constrain, config.backend is not None)
         terminal.facts(facts)
-        terminal.steps()
         begin, before = time.perf_counter(), calls()
-        simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, show)
-        said = summary(simulation, first, calls() - before, time.perf_counter() - begin)
+        with console.status("") as status:
+
+            def listen(*_: object) -> None:
+                nonlocal written
+                written += 1
+                status.update(f"{written:,} tokens written")
+
+            simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, listen)
+        said = summary(simulation, first_written(data), calls() - before, time.perf_counter() - begin)
+    view = simulation_view(simulation, data, f"{asked.name}, simulated", facts | said)
+    terminal.say()
+    terminal.blocks(view)
     terminal.say()
     terminal.facts(said)
     if html is not None:
-        write_text(
-            html, page(simulation_view(simulation, found, data, tokenizer, f"{asked.name}, simulated", facts | said))
-        )
+        write_text(html, page(view))
         terminal.say(f"page: {html}")

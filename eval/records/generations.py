@@ -1,4 +1,4 @@
-"""Generations, kept beside the records: a model's text, tokens, how sure it was of every frame, and the true tokens beside them.
+"""Generations, kept beside the records: a model's text and tokens, how sure it was of each, and the true tokens beside them.
 
 A record leads to its generation by `condition` (the file's name) and `index` (the row). Pages of records are made from these rows
 alone: no program runs again, and no tokenizer is loaded.
@@ -6,9 +6,7 @@ alone: no program runs again, and no tokenizer is loaded.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
@@ -19,7 +17,6 @@ import pyarrow as pa
 from remedy.checksums import read_table, write_table
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
-from remedy.eval.decoding.protocol import FREELY, Held
 from remedy.eval.records.schema import CURE
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -36,14 +33,6 @@ class Generation(TypedDict):
     run_lengths: list[int]
     """Of each run of generated tokens: the positions in the true sequence of the first token that it stands for and after the last
     one, and how many tokens it has."""
-    frame_places: list[int]
-    frame_tokens: list[int]
-    """Frames that the model wrote tokens of, by their place among the written frames, counted from 0, and how many of each."""
-    frame_logprob_sum: list[float]
-    frame_logprob_min: list[float]
-    """The sum of the natural logarithms of their probabilities, and the least of them; null where one of them is unknown."""
-    frame_cut: list[float]
-    """The probability that the model would have left a constraint in the frame; 0 without one."""
     ids: list[int]
     texts: list[str]
     special: list[bool]
@@ -89,39 +78,24 @@ def generation(
     text: str,
     runs: Sequence[Generated],
     places: Sequence[TokenPlace],
+    tokenizer: TraceTokenizer,
+    truth: Encoded,
     near_ties: int = 0,
     contradictions: list[int] | None = None,
-    tokenizer: TraceTokenizer | None = None,
-    truth: Encoded | None = None,
 ) -> Generation:
-    """The row of one example. `places`: of the tokens of all runs, one after another; `contradictions`: as `Generation`;
-    `tokenizer`, `truth`: for the texts and the true sequence."""
-    tokens = [one for run in runs for one in zip(run.logprobs, run.held or repeat(FREELY))]
-    by_frame: dict[int, list[tuple[float, Held]]] = {}
-    for place, one in zip(places, tokens, strict=True):
-        if not one[1].certain:  # what was certain is not the model's
-            by_frame.setdefault(place.frame, []).append(one)
-    frames = sorted(by_frame.items())
-    logprobs = [[logprob for logprob, _ in part] for _, part in frames]
+    """The row of one example. `places`: of the tokens of all runs, one after another."""
     written = [token for run in runs for token in run.ids]
-    ids, roles, numbers, strings = truth if truth is not None else Encoded([], [], [], [])
-    texts, special = _shown(tokenizer, written)
-    true_texts, true_special = _shown(tokenizer, ids)
+    ids, roles, numbers, strings = truth
     return {
         "index": index,
         "text": text,
         "run_starts": [run.start for run in runs],
         "run_stops": [run.stop for run in runs],
         "run_lengths": [len(run.ids) for run in runs],
-        "frame_places": [place for place, _ in frames],
-        "frame_tokens": [len(part) for _, part in frames],
-        "frame_logprob_sum": [sum(part) for part in logprobs],
-        "frame_logprob_min": [float(np.min(part)) for part in logprobs],
-        "frame_cut": [1 - math.prod(1 - held.cut for _, held in part) for _, part in frames],
         "ids": written,
-        "texts": texts,
-        "special": special,
-        "logprobs": [logprob for logprob, _ in tokens],
+        "texts": token_texts(tokenizer, written),
+        "special": [tokenizer.is_special(token) for token in written],
+        "logprobs": [logprob for run in runs for logprob in run.logprobs],
         "places": [place.frame for place in places],
         "roles": [place.role.label for place in places],
         "certain": [one.certain for run in runs for one in run.held],
@@ -129,20 +103,13 @@ def generation(
         "changed": [one.changed for run in runs for one in run.held],
         "contradictions": contradictions,
         "true_ids": list(ids),
-        "true_texts": true_texts,
-        "true_special": true_special,
+        "true_texts": token_texts(tokenizer, ids),
+        "true_special": [tokenizer.is_special(token) for token in ids],
         "true_roles": [Role(role).label for role in roles],
         "true_frames": list(numbers),
         "true_strings": list(strings),
         "near_ties": near_ties,
     }
-
-
-def _shown(tokenizer: TraceTokenizer | None, ids: Sequence[int]) -> tuple[list[str], list[bool]]:
-    """The texts of tokens, and whether each is special; nothing without a tokenizer."""
-    if tokenizer is None:
-        return [], []
-    return token_texts(tokenizer, ids), [tokenizer.is_special(token) for token in ids]
 
 
 def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:

@@ -70,7 +70,7 @@ def score_batch(
         if place in written
         else Result(
             not_decoded(example, written_roles(condition), feeds_answers(condition.forcing)),
-            generation(example.index, "", [], [], tokenizer=tokenizer, truth=truth),
+            generation(example.index, "", [], [], tokenizer, truth),
         )
         for place, (example, truth) in enumerate(batch)
     ]
@@ -80,8 +80,7 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
     score = score_tokens if FORMATS[decoded.data.format].one_token else score_frames
     text = tokenizer.decode(decoded.written(decoded.runs))
     places = generated_places(decoded, tokenizer)
-    against = contradictions(decoded, tokenizer)
-    about = (written.near_ties, against, tokenizer, decoded.truth)
+    about = (tokenizer, decoded.truth, written.near_ties, contradictions(decoded, tokenizer))
     kept = generation(decoded.example.index, text, written.runs, places, *about)
     return Result(score(decoded, tokenizer), kept)
 

@@ -62,15 +62,14 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """The tokens of the context (`frame` -1), or of one frame. `written`: those of a model beside true ones; `shows`: changes in the
-    state that is written; `marks`: faults of what is written, as sentences; `missing`: true tokens that were not written."""
+    """The tokens of the context (`frame` -1), or of one frame. `written`: those of a model beside true ones; `marks`:
+    faults of what is written, as sentences; `missing`: true tokens that were not written."""
 
     frame: int
     label: str
     tokens: tuple[Token, ...]
     written: tuple[Token, ...] | None = None
     first_error: bool = False
-    shows: str = ""
     marks: tuple[str, ...] = ()
     missing: int = 0
 
@@ -200,10 +199,14 @@ def frame_at(numbers: Sequence[int], place: int) -> int:
 
 
 def beside(
-    truth: Sequence[Token], runs: Sequence[Run], said: Mapping[int, Block] | None = None, by_place: bool = False
+    truth: Sequence[Token],
+    runs: Sequence[Run],
+    error: int = -1,
+    marks: Mapping[int, tuple[str, ...]] = {},
+    by_place: bool = False,
 ) -> tuple[Block, ...]:
-    """A block for every true frame, with what was written of it, and for frames that were written after the last. `said`: blocks that
-    say what is shown and marked of frames, by their numbers.
+    """A block for every true frame, with what was written of it, and for frames that were written after the last. `error`: the number
+    of the first frame that differs, below 0 if none does; `marks`: of frames by their numbers.
 
     Tokens that the model did not write are not supervised in this view, and shown grey. `by_place`: every written token stands for
     the true token in its place, as in one-token formats and under teacher forcing; else a frame's are aligned with the true ones.
@@ -220,10 +223,10 @@ def beside(
     for place, block in enumerate(blocks):
         if block.frame < 0:
             continue
-        here, of = written.get(block.frame, []), (said or {}).get(block.frame, block)
+        here = written.get(block.frame, [])
         missing = len(block.tokens) - len(here) if runs and by_place else 0
-        block = replace(block, written=align(block.tokens, here), missing=missing)
-        blocks[place] = replace(block, first_error=of.first_error, shows=of.shows, marks=of.marks)
+        own, first = marks.get(block.frame, ()), block.frame == error
+        blocks[place] = replace(block, written=align(block.tokens, here), first_error=first, marks=own, missing=missing)
     return tuple(blocks)
 
 

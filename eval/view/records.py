@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from remedy.checksums import digest_of
@@ -15,7 +17,7 @@ from remedy.eval.decoding.forcings import FORCINGS, TEACHER_FORCED
 from remedy.eval.records.folder import GENERATIONS, RECORDS, read_request, words_of
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
-from remedy.eval.view.model import Block, Run, Token, View, beside, frame_at
+from remedy.eval.view.model import Block, Run, Token, View, beside, blocks_of, frame_at
 from remedy.messages import suggest
 from remedy.settings import ConfigError
 
@@ -92,31 +94,44 @@ def record_view(folder: Path, index: int, words: str = "") -> View:
 def _view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
     form = FORMATS.get(record["format"])
     by_place = (form is not None and form.one_token) or FORCINGS.get(record["forcing"]) == TEACHER_FORCED
-    columns = ("ids", "texts", "roles", "frames", "strings", "special")
-    truth = [
-        Token(id, text, ROLES[role], frame, string, special=special)
-        for id, text, role, frame, string, special in zip(*(written[f"true_{name}"].tolist() for name in columns))
-    ]
-    numbers = list(dict.fromkeys(token.frame for token in truth if token.role is not Role.CONTEXT))
-    marks = {frame_at(numbers, int(place)): (AGAINST,) for place in _list(written["contradictions"])}
-    error = record["first_error_frame"]
-    said = {
-        frame: Block(frame, "", (), first_error=0 <= frame == error, marks=marks.get(frame, ()))
-        for frame in {*marks, error}
-    }
     title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
-    return View(title, beside(truth, _runs(written, numbers), said, by_place), _facts(record), "written")
+    return View(title, compared(written, record["first_error_frame"], by_place), _facts(record), "written")
 
 
-def _list(column: Any) -> list[Any]:
-    return [] if column is None else list(column)
+def compared(written: Mapping[str, Any], error: int, by_place: bool = False) -> tuple[Block, ...]:
+    """A kept generation beside the truth. `error`: the number of the first frame that differs, below 0 if none does; `by_place`: as of
+    `beside`."""
+    truth = _truth(written)
+    numbers = list(dict.fromkeys(token.frame for token in truth if token.role is not Role.CONTEXT))
+    return beside(truth, _runs(written, numbers), error, _marks(written, numbers), by_place)
+
+
+def alone(written: Mapping[str, Any], first: int) -> tuple[Block, ...]:
+    """A kept generation of which the truth is not known. `first`: the number of the first frame that was written."""
+    context = [token._replace(supervised=False) for token in _truth(written) if token.role is Role.CONTEXT]
+    marks = _marks(written, [first])
+    tokens = [token for run in _runs(written, [first]) for token in run.tokens]
+    return tuple(replace(block, marks=marks.get(block.frame, ())) for block in blocks_of([*context, *tokens]))
+
+
+def _truth(written: Mapping[str, Any]) -> list[Token]:
+    columns = ("ids", "texts", "roles", "frames", "strings", "special")
+    return [
+        Token(id, text, ROLES[role], frame, string, special=special)
+        for id, text, role, frame, string, special in zip(*(written[f"true_{name}"] for name in columns))
+    ]
+
+
+def _marks(written: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    places = written["contradictions"]
+    return {} if places is None else {frame_at(numbers, int(place)): (AGAINST,) for place in places}
 
 
 def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
     count = len(written["ids"])
-    certain = written["certain"].tolist() or [False] * count
-    cut = written["cut"].tolist() or [0.0] * count
-    columns = (written[name].tolist() for name in ("ids", "texts", "roles", "places", "special", "logprobs"))
+    certain = list(written["certain"]) or [False] * count
+    cut = list(written["cut"]) or [0.0] * count
+    columns = (written[name] for name in ("ids", "texts", "roles", "places", "special", "logprobs"))
     tokens = [
         Token(
             id,
@@ -130,11 +145,9 @@ def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
         )
         for id, text, role, place, special, logprob, sure, mass in zip(*columns, certain, cut, strict=True)
     ]
-    runs, at = [], 0
-    for start, stop, length in zip(written["run_starts"], written["run_stops"], written["run_lengths"]):
-        runs.append(Run(int(start), int(stop), tokens[at : at + length]))
-        at += length
-    return runs
+    ends = np.cumsum([0, *written["run_lengths"]])
+    starts = zip(written["run_starts"], written["run_stops"], ends, ends[1:])
+    return [Run(int(start), int(stop), tokens[first:last]) for start, stop, first, last in starts]
 
 
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:

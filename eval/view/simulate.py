@@ -1,4 +1,4 @@
-"""A model's trace of one program, frame by frame as it is written. The program is run only to check what was written."""
+"""A model's trace of one program. The program is run only to check what was written."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from remedy.data_gen.roles import Role, Span, Special
 from remedy.data_gen.splits import ALL, text_hash
 from remedy.data_gen.tasks.task import Drawn
 from remedy.data_gen.traces.budget import allows_partial_trace
-from remedy.data_gen.traces.cwm import Cwm
-from remedy.data_gen.traces.judge import same_frame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.checkpoint import no_data, stored_settings
 from remedy.eval.control_flow import ControlFlowError
-from remedy.eval.control_flow.evaluator.contradiction import Check
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.guided import check_states
+from remedy.eval.decoding.protocol import TokenListener, ignore_token
 from remedy.eval.diagnostics.condition import refuse_blind
 from remedy.eval.generators import Generator, LocalGenerator, Request, ServedGenerator, Writing, Written
 from remedy.eval.generators.backend import Backend
+from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
-from remedy.eval.scoring.actions import known_of
+from remedy.eval.scoring.actions import contradictions, known_of
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.eval.view.frames import Following, FrameStream, ModelFrame
+from remedy.eval.scoring.reading import generated_places
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -65,18 +64,15 @@ NOT_RUN = "not run"
 
 
 class Simulation(NamedTuple):
-    """Trace of a program as a model wrote it."""
+    """Trace of a program as a model wrote it: `frames` and, where the truth is known, the true ones, in full; `problem`: why it is no
+    whole trace; `kept`: what an evaluation keeps of it; `score`: None where the truth is not known."""
 
-    frames: list[ModelFrame]
     written: Written
-    ended: bool
-    """Whether it reads as a whole trace."""
-    answer: str
-    """What it says that the program returns or raises; empty where it does not come to that."""
-    truth: Sequence[ReadFrame | None]
-    """The true frames in full at the places of the written ones; empty where they are not known."""
+    frames: Sequence[ReadFrame | None]
+    true: Sequence[ReadFrame | None]
+    problem: str
+    kept: Generation
     score: Score | None
-    """Where the truth is known."""
 
     @property
     def asked(self) -> int:
@@ -86,7 +82,17 @@ class Simulation(NamedTuple):
     @property
     def fed(self) -> int:
         """Tokens that were certain."""
-        return sum(len(run.ids) - run.asked for run in self.written.runs)
+        return len(self.kept["ids"]) - self.asked
+
+    @property
+    def answer(self) -> str:
+        """What it says that the program returns or raises; empty where it does not come to that."""
+        match () if self.problem else tuple(self.frames):
+            case [*_, ReadFrame(event=Event.EXCEPTION, value=str(raised)), ReadFrame(event=Event.RETURN, value="None")]:
+                return raised
+            case [*_, ReadFrame(value=str(returned))]:
+                return returned
+        return ""
 
 
 def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataConfig:
@@ -156,9 +162,9 @@ def simulate(
     data: DataConfig,
     constraint: str = "",
     max_new_tokens: int = 4096,
-    show: Callable[[ModelFrame], None] = lambda frame: None,
+    listener: TokenListener = ignore_token,
 ) -> Simulation:
-    """Have a model write the program's trace. `show` is told each frame as soon as it is closed.
+    """Have a model write the program's trace. `listener` is told each token.
 
     Raises:
         UserError: the program's control flow cannot be read, or the prompt has more tokens than the model reads.
@@ -167,62 +173,28 @@ def simulate(
     length = program.truth.roles.count(Role.CONTEXT)
     if generator.limit is not None and length > generator.limit:
         raise UserError(f"{generator.name}: reads {generator.limit:,} tokens, and the program's prompt has {length:,}")
-    stream = FrameStream(tokenizer, data.format, data.reveal.answer_only)
-    check, _ = contradictions(example, data)
-    following, frames = Following(check), list[ModelFrame]()
-    spelled = [frame.as_read(data.string_encoding) for frame in example.frames]
-    true = Decoded(example, program.truth, [], FREE, data).in_full(spelled) if program.known else []
-
-    def take(closed: Sequence[ModelFrame]) -> None:
-        for frame in closed:
-            found = following.take(frame)
-            judged = program.known and not any(earlier.wrong for earlier in frames)
-            frames.append(found._replace(wrong=judged and not _is_true(found, true)))
-            show(frames[-1])
-
     writing = Writing(FREE, False, max_new_tokens, memory=data.memory, constraint=constraint)
     [start] = starts_of(constraint, [example], data, tokenizer) if constraint else [None]
-    request = Request(program.truth, start, lambda *token: take(stream.take(*token)))
-    [written] = generator.generate([request], writing)
-    take(stream.rest())
-    score = None
-    if program.known:
-        score = score_frames(Decoded(example, program.truth, written.runs, FREE, data), tokenizer)
-    read = [frame.full for frame in frames if frame.full is not None]
-    return Simulation(frames, written, stream.ended, _answer(read) if stream.ended else "", true, score)
+    [written] = generator.generate([Request(program.truth, start, listener)], writing)
+    decoded = Decoded(example, program.truth, written.runs, FREE, data)
+    ids = decoded.written(written.runs)
+    read = FORMATS[data.format].read(tokenizer.pieces(ids), data.reveal.answer_only)
+    against = None if unfollowed(example, data) else contradictions(decoded, tokenizer)
+    about = (tokenizer, program.truth, written.near_ties, against)
+    kept = generation(0, tokenizer.decode(ids), written.runs, generated_places(decoded, tokenizer), *about)
+    true = decoded.in_full([frame.as_read(data.string_encoding) for frame in example.frames])
+    score = score_frames(decoded, tokenizer) if program.known else None
+    problem = "" if read.valid else read.problem or "the end is missing"
+    return Simulation(written, decoded.in_full(read.frames), true, problem, kept, score)
 
 
-def first_written(data: DataConfig) -> int:
-    """The number in the trace of the first frame that a model writes: the prompt may give one."""
-    form = FORMATS[data.format]
-    return int(isinstance(form, Cwm) and form.seeded)
-
-
-def contradictions(example: Example, data: DataConfig) -> tuple[Check | None, str]:
-    """Return what finds lines that a trace's own states do not lead to, or why nothing can."""
+def unfollowed(example: Example, data: DataConfig) -> str:
+    """Say why nothing finds lines that a trace's own states do not lead to; empty where that can be."""
     try:
-        known = known_of(example, data)
+        known_of(example, data)
         check_states(example.reveal, data.string_encoding)
     except (ControlFlowError, ProgramError) as error:
-        return None, str(error)
-    return Check(known.flow, **known.options), ""
-
-
-def _is_true(frame: ModelFrame, true: Sequence[ReadFrame | None]) -> bool:
-    """Compare a frame with the true one at its place, or the end with the true end."""
-    other = true[frame.number] if frame.number < len(true) else None
-    if frame.full is None or other is None:
-        return frame.is_end and frame.number == len(true)
-    return same_frame(frame.full, other)
-
-
-def _answer(frames: Sequence[ReadFrame]) -> str:
-    """Return what a whole trace says that its program returns, or raises."""
-    match frames:
-        case [*_, ReadFrame(event=Event.EXCEPTION, value=str(raised)), ReadFrame(event=Event.RETURN, value="None")]:
-            return raised
-        case [*_, ReadFrame(value=str(returned))]:
-            return returned
+        return str(error)
     return ""
 
 

@@ -58,6 +58,10 @@ class Terminal:
         self.say(visible(view.title), "bold")
         self.facts(view.facts)
         self.say()
+        self.blocks(view)
+
+    def blocks(self, view: View) -> None:
+        """The blocks of a view, with a legend."""
         if not self.coloured:
             for line in _plain(view, self._ids):
                 self.say(line)
@@ -67,22 +71,25 @@ class Terminal:
         self.say(f"{share_said(view)}\n")
         if view.compared:
             self._row(Text(), Text("true", style="bold"), Text("written", style="bold"))
+        if view.steps():
+            steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
+            self.say(Text.assemble(("the model's own probability of a token: ", FAINT), *steps))
         for block in view.blocks:
-            self.block(block, view.compared)
+            self._block(block, view.compared)
 
     def facts(self, facts: Mapping[str, str]) -> None:
         """A line for each."""
         for name, fact in facts.items():
             self.say(f"{name}: {visible(fact)}")
 
-    def block(self, block: Block, compared: bool = False) -> None:
+    def _block(self, block: Block, compared: bool) -> None:
         """One block in colours, true tokens beside written ones where they are `compared`, with all that is said of it."""
         head = Text(f"{block.label:<{LABELS}}", style=ERROR if block.first_error else "")
         if (probability := block.probability) is not None:
             filled = 0 if math.isnan(probability) else round(BAR * probability)
             head.append(f" {'█' * filled}{'░' * (BAR - filled)} {probability:.2g}", FAINT)
         body = self._tokens(block.tokens if block.written is None or not compared else block.written)
-        for text, style in [(block.shows, FAINT), (block.note, FAINT), *((mark, MARK) for mark in block.marks)]:
+        for text, style in [(block.note, FAINT), *((mark, MARK) for mark in block.marks)]:
             if text:
                 body.append(f"\n{visible(text)}", style=style)
         if not compared:
@@ -91,12 +98,6 @@ class Terminal:
             self._row(head, body, Text())
         else:
             self._row(head, self._tokens(block.tokens), body)
-
-    def steps(self) -> None:
-        """Say what colours say of the model's own probability, where there are any."""
-        if self.coloured:
-            steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
-            self.say(Text.assemble(("the model's own probability of a token: ", FAINT), *steps))
 
     def _tokens(self, tokens: Sequence[Token]) -> Text:
         """Tokens in their colours."""
@@ -156,15 +157,17 @@ def _plain(view: View, ids: bool) -> Iterator[str]:
     yield share_said(view)
     yield f"{BORDER} stands between tokens, « » around string values, ✗ before wrong tokens, - before what is not {view.asked}"
     for block in view.blocks:
-        yield f"\n{block.label}" + ("  <- first error" if block.first_error else "")
-        if block.written is not None:
-            yield "  true"
+        probability = "" if block.probability is None else f"probability {block.probability:.2g}"
+        said = visible(", ".join(filter(None, [probability, block.note, *block.marks])))
+        said = f"  ({said})" if said else ""
+        yield f"\n{block.label}" + ("  <- first error" if block.first_error else "") + said * (block.written is None)
+        if block.written is None:
+            yield from _plain_tokens(block.tokens, ids)
+            continue
+        yield "  true"
         yield from _plain_tokens(block.tokens, ids)
-        if block.written is not None:
-            probability = "" if block.probability is None else f"probability {block.probability:.2g}"
-            said = ", ".join(filter(None, [probability, block.note, *block.marks]))
-            yield "  written" + (f"  ({visible(said)})" if said else "")
-            yield from _plain_tokens(block.written, ids)
+        yield f"  written{said}"
+        yield from _plain_tokens(block.written, ids)
 
 
 def _plain_tokens(tokens: Sequence[Token], ids: bool) -> Iterator[str]:

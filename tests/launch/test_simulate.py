@@ -57,16 +57,12 @@ def test_what_a_model_writes_is_printed_frame_by_frame(checkpoint: Path, program
     done = remedy(["simulate", checkpoint, program, "--check"])
     assert done.status == 0
     assert "\x1b" not in done.output
-    head = [line.split(maxsplit=3) for line in done.output.splitlines() if re.match(r" +\d+  \w+ +[\d.]+", line)]
-    assert [(int(row[0]), row[1], "".join(row[3:])) for row in head] == [
-        (1, "line", "a, b = 1, 2"),
-        (2, "line", "a, b = b, a"),
-        (3, "line", "return a"),
-        (4, "return", "return a"),
-        (5, "end", ""),
+    assert re.findall(r"^(context|frame \d|end)$", done.output, re.MULTILINE) == [
+        "context",
+        *(f"frame {number}" for number in range(1, 5)),
+        "end",
     ]
-    assert all(0 < float(row[2]) <= 1 for row in head)
-    assert "a = 2, b = 1" in done.output
+    assert len(re.findall(r"^  written  \(probability [\d.]+, least likely", done.output, re.MULTILINE)) == 5
     assert re.search(r"\nwrote: 4 frames, \d+ tokens written, \d+ model calls?, [\d.]+ s\nanswer: 2\n", done.output)
     assert done.output.endswith("checked: every frame is right, and the answer is right\n")
 
@@ -75,7 +71,7 @@ def test_a_wrong_trace_says_what_was_written_and_what_is_true(checkpoint: Path, 
     (tmp_path / "other.py").write_text(SWAP.replace("1, 2", "2, 1"))
     done = remedy(["simulate", checkpoint, tmp_path / "other.py", "--check", "--constrain", "control_flow"])
     assert done.status == 0
-    assert "! first error: the truth differs from here on" in done.output
+    assert "  <- first error\n" in done.output
     place = re.search(r"checked: the answer is \w+; first error at frame (\d+) \((\w+)\)\n", done.output)
     assert place is not None
     assert "\nwritten: " in done.output
@@ -110,7 +106,7 @@ def test_terminals_and_pages_have_colours_and_obey_no_program(
     plain, coloured = texts
     page = target.read_text(encoding="utf-8")
     assert "\\x1b[31m[bold]</span><script>" in plain
-    without_styles = re.sub(r"\x1b\[[\d;]*m", "", coloured)
+    without_styles = re.sub(r"\x1b\[[\d;?]*[mhlAK]", "", coloured)
     assert without_styles != coloured
     assert "\x1b[31m" not in coloured
     for text in (plain, without_styles, page):
@@ -120,9 +116,9 @@ def test_terminals_and_pages_have_colours_and_obey_no_program(
     for unwanted in ("<script", "http"):
         assert unwanted not in page
     assert "<th>true</th>" in page
-    numbers = re.findall(r"^ +(\d+)  \w", plain, re.MULTILINE)
-    assert all(f"<td>frame {number}" in page or "<td>end" in page for number in numbers)
-    assert page.count('class="bar"') <= len(numbers)
+    numbers = re.findall(r"^frame (\d+)", plain, re.MULTILINE)
+    assert all(f">frame {number}<" in page for number in numbers)
+    assert 1 <= page.count('class="bar"') <= len(numbers) + 1
 
 
 def test_a_served_model_is_held_to_the_program_too(checkpoint: Path, tmp_path: Path) -> None:
@@ -140,10 +136,10 @@ def test_a_served_model_is_held_to_the_program_too(checkpoint: Path, tmp_path: P
     )
     assert told in served.output
     assert told not in local.output
-    frames = [re.findall(r"^ +(\d+)  (\w+) +(\S+) *(.*)$", done.output, re.MULTILINE) for done in (local, served)]
+    frames = [re.findall(r"^frame \d+.*$", done.output, re.MULTILINE) for done in (local, served)]
     assert len(frames[1]) >= 5
-    assert [(*one[:2], one[3]) for one in frames[0]] == [(*one[:2], one[3]) for one in frames[1]]
-    unknown = sum(one[2] == "unknown" for one in frames[1])
+    assert frames[0] == frames[1]
+    unknown = served.output.count("probability unknown: a server chose")
     assert 1 <= unknown < len(frames[1])
     assert page.read_text().count("probability unknown") >= unknown
 

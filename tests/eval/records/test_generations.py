@@ -1,4 +1,4 @@
-"""What a model wrote is kept: every record leads to its text, its tokens, and how sure the model was of every frame."""
+"""What a model wrote is kept: every record leads to its tokens, each with its frame and role."""
 
 from collections import Counter
 from itertools import cycle
@@ -40,7 +40,6 @@ def test_a_frame_has_the_tokens_that_the_model_wrote_of_it(form: str, forcing: s
             places.get(int(frame), len(numbers)) for frame, role in zip(truth.frames, truth.roles) if role not in fed
         )
         kept = result.generation
-        assert dict(zip(kept["frame_places"], kept["frame_tokens"])) == expected
         assert Counter(kept["places"]) == expected
         own = [Role(role).label for role in truth.roles if role not in fed]
         # A line of a session is of one role here, its prompt and end included.

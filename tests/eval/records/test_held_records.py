@@ -49,8 +49,6 @@ def test_it_is_scored_as_what_the_model_writes_freely(loops: Prepared) -> None:
             assert row["certain_tokens"] == sum(kept["certain"]) > 0
             assert row["masked_tokens"] > 0
             assert row["cut_mass"] == pytest.approx(sum(kept["cut"]))
-            assert sum(kept["frame_tokens"]) == row["written_tokens"]
-            assert all(0 <= cut <= 1 for cut in kept["frame_cut"])
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def judged(data: DataConfig, example: Example, truth: Encoded, runs: list[Genera
     decoded = Decoded(example, truth, runs, fed_roles(forcing), data)
     score = score_frames(decoded, CHARACTERS)
     text = CHARACTERS.decode(decoded.written(runs))
-    kept = generation(example.index, text, runs, generated_places(decoded, CHARACTERS))
+    kept = generation(example.index, text, runs, generated_places(decoded, CHARACTERS), CHARACTERS, decoded.truth)
     for row in (score, kept):
         "".join(map(str, row.values())).encode()
     return dict(score)

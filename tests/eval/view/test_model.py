@@ -113,8 +113,9 @@ def test_both_are_shown_and_the_first_error_is_marked(terminal: bool) -> None:
     truth = truth_of(CWM, CHARS)
     ids = after_context(truth)
     ids[-3] = CHARS.backend.text_ids("~")[0]
-    said = {truth[-2].frame: Block(truth[-2].frame, "", (), first_error=True, marks=("it \x1b errs",))}
-    view = View("Record 0", beside(truth, free(truth, ids), said), {}, "written")
+    error = truth[-2].frame
+    found = beside(truth, free(truth, ids), error, {error: ("it \x1b errs",)})
+    view = View("Record 0", found, {}, "written")
     stream = io.StringIO()
     show_view(view, Console(file=stream, width=200, force_terminal=terminal, color_system="truecolor"))
     assert "written" in stream.getvalue()

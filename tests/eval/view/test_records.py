@@ -55,7 +55,8 @@ def test_true_stands_beside_written(evaluated: tuple[DataConfig, Path], forcing:
     )
     if record["first_error_frame"] >= 0:
         assert any(token.wrong for token in written) or any("not written" in block.note for block in blocks)
-    for least in generation["frame_logprob_min"]:
+    for place in {*generation["places"]}:
+        least = generation["logprobs"][generation["places"] == place].min()
         assert any(f" {math.exp(least):.3g}" in block.note for block in blocks)
 
 

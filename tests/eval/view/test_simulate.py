@@ -1,28 +1,22 @@
-"""Simulation: the prompt is made from the text alone, frames are told as they close, and judged as an evaluation judges them."""
+"""Simulation: the prompt is made from the text alone, and what is written is read, marked and judged as in an evaluation."""
 
 import json
-import math
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.roles import Role
-from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
+from remedy.eval.decoding.protocol import FREELY, Held
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing
-from remedy.eval.records.generations import generation
-from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.reading import places_written
-from remedy.eval.view.frames import Following, FrameStream, ModelFrame
 from remedy.eval.view.simulate import Prepared, prepared, simulate
+from remedy.eval.view.simulation import simulation_view, summary
 from remedy.models.chunks import Kind
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
@@ -102,24 +96,17 @@ def test_a_program_is_run_to_check_it_and_else_never(tmp_path: Path) -> None:
 def test_a_right_model_is_right_and_its_frames_are_the_true_ones(format: str) -> None:
     data = data_for(format=format, reveal={"locals": "diff"})
     found = prepared(looping(), data, CHARACTERS, run=True)
-    shown: list[ModelFrame] = []
-    simulation = simulate(local(mock(found, CHARACTERS)), CHARACTERS, found, data, "", 4000, shown.append)
-    assert simulation.ended
-    assert simulation.answer == "3"
+    simulation = simulate(local(mock(found, CHARACTERS)), CHARACTERS, found, data, "", 4000)
+    assert (simulation.problem, simulation.answer) == ("", "3")
     assert simulation.score is not None
     assert simulation.score["right"]
-    assert shown == simulation.frames
-    *frames, end = shown
-    assert end.is_end
-    assert [frame.full for frame in frames] == list(simulation.truth)
-    assert not any(frame.wrong or frame.contradiction or frame.problem for frame in shown)
-    assert (
-        sum(len(frame.tokens) for frame in shown)
-        == simulation.asked
-        == len(found.truth.ids) - found.truth.roles.count(0)
-    )
-    told = {name: text for frame in frames for name, text in frame.changed.items()}
-    assert told["n"] == "3"
+    assert simulation.frames == simulation.true
+    assert not simulation.kept["contradictions"]
+    context, *blocks = simulation_view(simulation, data, "", {}).blocks
+    assert context.frame < 0
+    for block in blocks:
+        assert not block.first_error
+        assert [token.id for token in block.written or ()] == [token.id for token in block.tokens]
 
 
 @pytest.mark.parametrize(
@@ -131,39 +118,38 @@ def test_the_first_error_is_the_scorers(format: str, role: Role) -> None:
     found = prepared(looping(1), data, CHARACTERS, run=True)
     simulation = simulate(local(mock(found, CHARACTERS, frozenset({role}))), CHARACTERS, found, data, "", 4000)
     assert simulation.score is not None
-    wrong = [frame.number for frame in simulation.frames if frame.wrong]
-    assert wrong == [simulation.score["frames_right"]]
-    assert simulation.score["first_error_frame"] == wrong[0] + 1
+    wrong = [block.frame for block in simulation_view(simulation, data, "", {}).blocks if block.first_error]
+    assert wrong == [simulation.score["first_error_frame"]]
+    assert summary(simulation, 1, 1, 0.0)["checked"].endswith(f"first error at frame {wrong[0]} ({role.label})")
 
 
-def test_a_line_that_its_own_state_does_not_lead_to_is_said() -> None:
+def test_a_line_that_its_own_state_does_not_lead_to_is_marked() -> None:
     """`while n < 3` is false of 3: what goes on in the loop goes against what was written."""
     data, program = data_for(), looping()
     found = prepared(program, data, CHARACTERS, run=True)
-    stream = FrameStream(CHARACTERS, "cwm")
     context = found.truth.roles.count(int(Role.CONTEXT))
-    frames = [frame for token in found.truth.ids[context:] for frame in stream.take(token, -0.1)]
-    leaving = next(frame for frame in frames if frame.read is not None and "return n" in frame.read.source)
-    ids = list(found.truth.ids[context:])
-    start = sum(len(frame.tokens) for frame in frames[: leaving.number])
-    inside = next(frame for frame in frames if frame.read is not None and "if n == 1" in frame.read.source)
-    cuts = [[token.role for token in frame.tokens].index(Role.STRUCTURE) for frame in (leaving, inside)]
-    state = [token.id for token in leaving.tokens[: cuts[0]]]
-    lines = [token.id for token in inside.tokens[cuts[1] :]]
-    odd = [*found.truth.ids[:context], *ids[:start], *state, *lines, CHARACTERS.eos_id]
-    model = Mock([Known(list(found.truth.ids[:context]), odd)], CHARACTERS.vocab_size)
+    frames = {frame.number: frame for frame in found.example.frames}
+    leaving = next(number for number, frame in frames.items() if "return n" in frame.source)
+    inside = next(number for number, frame in frames.items() if "if n == 1" in frame.source)
+    rows = list(zip(found.truth.ids, found.truth.roles, found.truth.frames))[context:]
+    states = [role == Role.STATE for _, role, of in rows if of == leaving]
+    end = next(at for at, row in enumerate(rows) if row[2] == leaving) + len(states) - states[::-1].index(True)
+    cut = next(at for at, row in enumerate(rows) if row[1] == Role.STATE and row[2] == inside)
+    rest = [row for row in rows[cut:] if row[2] == inside and row[1] != Role.STATE]
+    odd = [token for token, *_ in [*rows[:end], *rest]]
+    prompt = list(found.truth.ids[:context])
+    model = Mock([Known(prompt, [*prompt, *odd, CHARACTERS.eos_id])], CHARACTERS.vocab_size)
     simulation = simulate(local(model), CHARACTERS, prepared(program, data, CHARACTERS), data, "", 4000)
-    [against] = [frame for frame in simulation.frames if frame.contradiction and not frame.is_end]
-    assert against.number == leaving.number
-    assert against.contradiction == "the state written before it leads to line 'return n'"
+    marked = [block.frame for block in simulation_view(simulation, data, "", {}).blocks if block.marks]
+    assert marked[0] == leaving
 
 
 @pytest.mark.parametrize(
     ("constraint", "memory"),
     [("", None), ("", 2), ("control_flow", {"frames": 1, "open_calls": True}), ("guided", None)],
 )
-def test_frames_hold_what_was_written_whoever_writes_it(constraint: str, memory: Any) -> None:
-    """Of a model that errs everywhere: tokens are told once each and in order, in the plain loop and where they are guessed."""
+def test_tokens_are_told_as_they_are_written_whoever_writes_them(constraint: str, memory: Any) -> None:
+    """Of a model that errs everywhere: once each and in order, in the plain loop and where they are guessed."""
     data = data_for(memory=memory)
     found = prepared(looping(), data, CHARACTERS)
     truth = list(prepared(looping(), data, CHARACTERS, run=True).truth.ids)
@@ -176,53 +162,15 @@ def test_frames_hold_what_was_written_whoever_writes_it(constraint: str, memory:
     for plain in (True, False):
         reader: Any = Noisy(following, CHARACTERS.vocab_size, Kind.CROP)
         generator: Any = LoopGenerator(reader, CHARACTERS) if plain else drafting(reader, CHARACTERS, 1)
-        simulation = simulate(generator, CHARACTERS, found, data, constraint, 150)
+        told: list[tuple[int, float, Held]] = []
+        listener = lambda *token, told=told: told.append(token)  # noqa: E731
+        simulation = simulate(generator, CHARACTERS, found, data, constraint, 150, listener)
         [written] = simulation.written.runs
-        told = [token for frame in simulation.frames for token in frame.tokens]
-        assert [token.id for token in told] == written.ids
-        known = [(None if held.certain else one, held.cut) for one, held in zip(written.logprobs, written.held)]
-        assert [(token.logprob, token.cut) for token in told] == (known or [(one, 0.0) for one in written.logprobs])
+        assert told == list(zip(written.ids, written.logprobs, written.held or [FREELY] * len(written.ids)))
+        shown = [token for block in simulation_view(simulation, data, "", {}).blocks[1:] for token in block.tokens]
+        assert [token.id for token in shown] == written.ids
         expected = expected or written.ids
         assert written.ids == expected
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.data())
-def test_kept_and_streamed_frames_are_one(draws: st.DataObject) -> None:
-    """Whatever was written, in whatever format: the places and roles of generations, and frames from them."""
-    format = draws.draw(st.sampled_from(FORMATS))
-    tokenizer = draws.draw(st.sampled_from([CHARACTERS, PAIRS]))
-    data = data_for(format=format)
-    found = prepared(looping(1), data, tokenizer, run=True)
-    context = found.truth.roles.count(int(Role.CONTEXT))
-    ids = list(found.truth.ids[context:])
-    for _ in range(draws.draw(st.integers(0, 3))):
-        at = draws.draw(st.integers(0, len(ids) - 1))
-        ids[at : at + draws.draw(st.integers(0, 3))] = [draws.draw(st.integers(0, tokenizer.vocab_size - 1))]
-    run = Generated(context, len(found.truth.ids), ids, [-0.01 * at for at in range(len(ids))], True)
-    places = places_written(Decoded(found.example, found.truth, [run], FREE, data), ids, tokenizer)
-    row = generation(0, "", [run], places)
-    stream, following = FrameStream(tokenizer, format), Following()
-    frames = [
-        following.take(frame)
-        for token, logprob in zip(row["ids"], row["logprobs"])
-        for frame in stream.take(token, logprob)
-    ]
-    frames += map(following.take, stream.rest())
-    tokens = [token for frame in frames for token in frame.tokens]
-    assert [token.id for token in tokens] == ids
-    if row["places"] != sorted(row["places"]):  # in a session, what seemed to begin a command may not
-        assert format == "repl"
-        return
-    assert [token.frame for token in tokens] == row["places"]
-    assert [token.role.label for token in tokens] == row["roles"]
-    for frame, place, total, least in zip(
-        frames, row["frame_places"], row["frame_logprob_sum"], row["frame_logprob_min"], strict=True
-    ):
-        block = frame.block(7)
-        assert (frame.number, {token.frame for token in block.tokens}) == (place, {7})
-        assert block.probability == pytest.approx(math.exp(total))
-        assert f" {math.exp(least):.3g}" in block.note
 
 
 PAIRS = build_tokenizer(
@@ -236,8 +184,7 @@ def test_a_character_in_several_tokens_is_read_whole() -> None:
     found = prepared(program, data, PAIRS, run=True)
     simulation = simulate(LocalGenerator(ModelReader(mock(found, PAIRS)), PAIRS, 1), PAIRS, found, data)
     assert simulation.answer == "'λ🙂'"
-    assert simulation.frames[0].label == "line"
-    assert not any(frame.wrong for frame in simulation.frames)
+    assert simulation.frames == simulation.true
 
 
 def test_a_limit_on_tokens_leaves_no_answer() -> None:
@@ -245,8 +192,8 @@ def test_a_limit_on_tokens_leaves_no_answer() -> None:
     found = prepared(looping(), data, CHARACTERS)
     true = prepared(looping(), data, CHARACTERS, run=True)
     simulation = simulate(local(mock(true, CHARACTERS)), CHARACTERS, found, data, "", 60)
-    assert (simulation.ended, simulation.answer, simulation.asked) == (False, "", 60)
-    assert simulation.frames[-1].problem == "a frame without its end"
+    assert (simulation.problem, simulation.answer, simulation.asked) == ("a frame without its end", "", 60)
+    assert summary(simulation, 1, 1, 0.0)["no answer"] == "the limit on tokens came first"
 
 
 def test_a_prompt_longer_than_the_model_reads_is_said() -> None:

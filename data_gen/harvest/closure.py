@@ -75,18 +75,17 @@ class _Closure:
 
     def code(self) -> str:
         """The program's text."""
-        parts, annotated = [], False
+        parts, head = [], list[str]()
         for name in self._order():
             module = self._modules[name]
             parts += sorted(self._aliases[name])
             for number in sorted(self._taken[name]):
                 statement = module.statements[number]
-                annotated = annotated or _is_annotated(statement)
-                text = module.text(
-                    statement, statement is not self._function or self._decorated, self._attributes[name, number]
-                )
+                if _is_annotated(statement):
+                    head = ["from __future__ import annotations"]
+                decorated = statement is not self._function or self._decorated
+                text = module.text(statement, decorated, self._attributes[name, number])
                 parts.append(f"\n{text}\n" if isinstance(statement, DEFINITIONS) else text)
-        head = ["from __future__ import annotations"] if annotated else []
         return "\n".join([*head, *sorted(self._imports), *parts]).strip("\n") + "\n"
 
     def _order(self) -> list[str]:
@@ -109,9 +108,9 @@ class _Closure:
         self._seen.add((module.name, name))
         self._modules[module.name] = module
         self._after.setdefault(module.name, set())
+        for number in module.bound.get(name, ()):
+            self._take(module, number, name)
         if name in module.bound:
-            for number in module.bound[name]:
-                self._take(module, number, name)
             return
         for star in module.stars:
             source = self._read(_target(module, star))
@@ -129,11 +128,9 @@ class _Closure:
         if number in self._taken[module.name]:
             return
         self._taken[module.name].add(number)
-        for one in imports([statement]):
-            if any(root not in sys.stdlib_module_names for root in _roots(one)):
-                raise Refused("an import inside a statement")
-        names = bound(statement)
-        for own in names:
+        if not all(root in sys.stdlib_module_names for one in imports([statement]) for root in _roots(one)):
+            raise Refused("an import inside a statement")
+        for own in bound(statement):
             self._claim(own, module.name)
         if statement is self._function and not self._decorated:
             statement = ast.FunctionDef(**{**vars(statement), "decorator_list": []})
@@ -206,14 +203,14 @@ class _Closure:
 
 def _attributes(statement: ast.stmt, module: str, inside: set[str]) -> list[ast.Attribute]:
     """The places where a statement takes something from a module that it knows as a whole."""
-    nodes = list(ast.walk(statement))
-    found = [
-        one
-        for one in nodes
-        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == module
-    ]
-    others = sum(isinstance(one, ast.Name) and one.id == module for one in nodes) - len(found)
-    if others or module in inside or any(isinstance(one, ast.arg) and one.arg == module for one in nodes):
+    found, names = [], 0
+    for one in ast.walk(statement):
+        match one:
+            case ast.Attribute(value=ast.Name(id=name)) if name == module:
+                found.append(one)
+            case ast.Name(id=name) | ast.arg(arg=name) if name == module:
+                names += 1
+    if names > len(found) or module in inside:
         raise Refused("a whole module of its package")
     return found
 
@@ -233,9 +230,4 @@ def _roots(statement: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _is_annotated(statement: ast.stmt) -> bool:
-    return any(
-        isinstance(one, ast.AnnAssign)
-        or (isinstance(one, ast.arg) and one.annotation is not None)
-        or (isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.returns is not None)
-        for one in ast.walk(statement)
-    )
+    return any(getattr(one, key, None) for one in ast.walk(statement) for key in ("annotation", "returns"))

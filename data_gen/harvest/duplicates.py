@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from remedy.data_gen.harvest.modules import DEFINITIONS
 from remedy.data_gen.splits import text_hash
 
 SHINGLE = 5
@@ -86,15 +85,16 @@ def _locals(statement: ast.stmt) -> dict[str, str]:
     names: dict[str, str] = {}
     for scope in (node for node in ast.walk(statement) if isinstance(node, _SCOPES)):
         for node in ast.walk(scope):
-            name = None
-            if isinstance(node, ast.arg):
-                name = node.arg
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-                name = node.id
-            elif isinstance(node, ast.ExceptHandler) or (isinstance(node, DEFINITIONS) and node is not scope):
-                name = node.name
-            if name is not None:
-                names.setdefault(name, f"v{len(names)}")
+            match node:
+                case (
+                    ast.arg(arg=name)
+                    | ast.Name(id=name, ctx=ast.Store() | ast.Del())
+                    | ast.ExceptHandler(name=str(name))
+                ):
+                    names.setdefault(name, f"v{len(names)}")
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    if node is not scope:
+                        names.setdefault(name, f"v{len(names)}")
     if isinstance(statement, ast.FunctionDef):
         names.setdefault(statement.name, "function")
     return names
@@ -120,19 +120,16 @@ class _Plain(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.name, node.returns = self._names.get(node.name, node.name), None
-        return self._undocumented(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.name = self._names.get(node.name, node.name)
-        return self._undocumented(node)
+        node.returns = None
+        return self.visit_ClassDef(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         self.generic_visit(node)
         node.annotation = ast.Constant(None)
         return node
 
-    def _undocumented(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
+    def visit_ClassDef(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
+        node.name = self._names.get(node.name, node.name)
         if ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         return self.generic_visit(node)

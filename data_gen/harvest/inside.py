@@ -26,15 +26,18 @@ MOST_ITEMS = 64
 """Of an iterator that a call returns."""
 MOST_CALLS = 64
 """Different ones that are noted of a function."""
+RECORD_SECONDS, TEST_SECONDS = 10.0, 5.0
+"""CPU seconds after which a run of examples or tests is ended, and one of them; what they have shown is kept."""
 MOST_LINES = 100_000
 """Events of a call that is tried."""
 MOST_SECONDS = 2.0
 """CPU seconds of such a call, which can be one C function that never ends: then the process does."""
+_clock = time.process_time  # a busy machine ends nothing early
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 class TooLong(BaseException):
-    """Ends a call that runs too long. Not an Exception, so that most code lets it pass."""
+    """Ends a call or a test that runs too long. Not an Exception, so that most code lets it pass."""
 
 
 def literal(value: Any) -> str:
@@ -110,21 +113,15 @@ def arguments(frame: types.FrameType, defaults: dict[str, Any]) -> str:
 class Recorder:
     """Notes the calls of functions. `wanted`: by module, the first line of each function and its name."""
 
-    def __init__(self, wanted: dict[str, dict[int, str]], seconds: float) -> None:
+    def __init__(self, wanted: dict[str, dict[str, str]]) -> None:
         self._wanted = wanted
-        self._clock = time.process_time  # a busy machine ends nothing early
-        self._end = self._clock() + seconds
+        self._end = _clock() + RECORD_SECONDS
         self._known: dict[int, tuple[list[str] | None, dict[str, Any], types.CodeType]] = {}
         self._begins: dict[int, int] = {}
-        self._events = 0
         self.calls: dict[str, dict[str, list[str]]] = {module: {} for module in wanted}
         """The calls of each function of each module; an empty list: none with literals alone."""
 
     def __call__(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        self._events += 1
-        if not self._events & 4095 and self._clock() > self._end:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
         if event != "call":
             return
         code = frame.f_code
@@ -143,19 +140,26 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Note what is called meanwhile."""
-        if self._clock() > self._end:
+        """Note what is called meanwhile. Every TEST_SECONDS a `TooLong` is raised, and in the end what ends all tests."""
+
+        def stop(*_: object) -> None:
+            raise TooLong if _clock() < self._end else KeyboardInterrupt
+
+        if (left := self._end - _clock()) <= 0:
             raise KeyboardInterrupt
+        signal.signal(signal.SIGPROF, stop)
+        signal.setitimer(signal.ITIMER_PROF, min(left, TEST_SECONDS), TEST_SECONDS)
         sys.setprofile(self)
         try:
             yield
         finally:
             sys.setprofile(None)
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _look_up(self, frame: types.FrameType) -> tuple[list[str] | None, dict[str, Any], types.CodeType]:
         code, module = frame.f_code, frame.f_globals.get("__name__")
         names = self._wanted.get(module) if type(module) is str else None
-        name = (names or {}).get(str(code.co_firstlineno))  # type: ignore[call-overload]  # JSON's keys
+        name = (names or {}).get(str(code.co_firstlineno))
         noted, defaults = None, {}
         if name == code.co_name and module is not None:
             noted = self.calls[module].setdefault(name, [])
@@ -169,17 +173,28 @@ class Recorder:
         return found
 
 
-def record(wanted: dict[str, dict[int, str]], seconds: float, modules: list[str], files: list[str], folder: str) -> Any:
+def record(wanted: dict[str, dict[str, str]], modules: list[str], files: list[str], folder: str) -> Any:
     """The calls that are made while examples of modules, and files of tests or of text with examples, are run. `folder`: where settings
     of the tests may lie."""
-    recorder = Recorder(wanted, seconds)
+    recorder = Recorder(wanted)
+    tests = [file for file in files if file.endswith(".py")]
     with contextlib.suppress(BaseException):
-        tests = [file for file in files if file.endswith(".py")]
-        with recorder.recording():
-            _run_examples(modules, [file for file in files if file not in tests])
+        _run_examples(modules, [file for file in files if file not in tests], recorder)
         if tests:
             _run_tests(tests, recorder, folder)
     return recorder.calls
+
+
+def broken(modules: list[str]) -> Any:
+    """Those of the modules that cannot be imported."""
+    return [name for name in modules if _namespace(name) is None]
+
+
+def _namespace(module: str) -> dict[str, Any] | None:
+    try:
+        return importlib.import_module(module).__dict__
+    except BaseException:
+        return None
 
 
 def _run_tests(files: list[str], recorder: Recorder, folder: str) -> None:
@@ -201,19 +216,19 @@ def _run_tests(files: list[str], recorder: Recorder, folder: str) -> None:
     pytest.main([*options, f"--rootdir={folder}", f"--confcutdir={folder}", *files], [Plugin()])
 
 
-def _run_examples(modules: list[str], files: list[str]) -> None:
+def _run_examples(modules: list[str], files: list[str], recorder: Recorder) -> None:
     import doctest
 
     runner = doctest.DocTestRunner(verbose=False)
     tests: list[Any] = []
     for name in modules:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, TooLong), recorder.recording():
             tests += doctest.DocTestFinder().find(importlib.import_module(name), name)
     for file in files:
         with contextlib.suppress(Exception), open(file, encoding="utf-8") as text:
             tests.append(doctest.DocTestParser().get_doctest(text.read(), {}, file, file, 0))
     for test in tests:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, TooLong), recorder.recording():
             runner.run(test, out=lambda _: None)
 
 
@@ -222,9 +237,8 @@ def evaluate(module: str, calls: dict[str, list[str]]) -> Any:
 
     The words: `ok`, `raises`, `literal` (the result is none), `long`, `unstable` (another result the second time), `import`.
     """
-    try:
-        known = importlib.import_module(module).__dict__
-    except BaseException:
+    known = _namespace(module)
+    if known is None:
         return {name: [("import", "", False)] * len(given) for name, given in calls.items()}
     return {name: [_twice(known.get(name), text) for text in given] for name, given in calls.items()}
 
@@ -297,5 +311,5 @@ def run(job: dict[str, Any]) -> str:
     import json
 
     _soften()
-    jobs: dict[str, Callable[..., Any]] = {"record": record, "evaluate": evaluate}
+    jobs: dict[str, Callable[..., Any]] = {"record": record, "broken": broken, "evaluate": evaluate}
     return json.dumps(jobs[job.pop("kind")](**job))

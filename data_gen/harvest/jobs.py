@@ -21,16 +21,17 @@ T = TypeVar("T")
 Word = Literal["ok", "raises", "literal", "long", "unstable", "import"]
 Calls = dict[str, list[str]]
 """The arguments of calls, as text, of each function."""
-Results = dict[str, list[tuple[Word, str, bool]]]
-"""What became of each call: a word, the result as text, and whether it was an iterator's items."""
-RECORD_SECONDS = 10.0
-"""CPU seconds after which a run of examples or tests is ended; what it has shown is kept."""
+Result = tuple[Word, str, bool]
+"""What became of a call: a word, the result as text, and whether it was an iterator's items."""
+Results = dict[str, list[Result]]
+"""The results of the calls of each function."""
 _MOST_SECONDS = 100.0
 """Seconds after which a job is ended, and lost."""
 _MEMORY_MEGABYTES = 2048
 _AT_A_TIME = 8
 """Modules whose examples are run in one process, since to import a package takes longer than to run them."""
 _RECORDED = TypeAdapter(dict[str, Calls])
+_NAMES = TypeAdapter(list[str])
 _EVALUATED = TypeAdapter(Results)
 
 
@@ -55,7 +56,7 @@ class Jobs:
         self, wanted: Mapping[str, Mapping[int, str]], modules: Sequence[str], files: Sequence[str], folder: str
     ) -> Iterator[list[dict[str, Calls] | ProgramError]]:
         """The calls of `wanted` functions (module, first line, name) that modules' examples, some at a time, and each file make."""
-        about = {"kind": "record", "wanted": wanted, "seconds": RECORD_SECONDS, "folder": folder}
+        about = {"kind": "record", "wanted": wanted, "folder": folder}
         tests = [file for file in files if file.endswith(".py")]
         texts = [file for file in files if file not in tests]
         some = [{**about, "modules": group, "files": []} for group in groups(modules, _AT_A_TIME)]
@@ -71,6 +72,16 @@ class Jobs:
         alone = [(key, one) for key in ("modules", "files") for one in job[key]]
         return [self._found({**job, "modules": [], "files": [], key: [one]}, _RECORDED) for key, one in alone]
 
+    def broken(self, modules: Sequence[str]) -> set[str]:
+        """The modules that cannot be imported."""
+        if not modules:
+            return set()
+        found = self._found({"kind": "broken", "modules": modules}, _NAMES)
+        if not isinstance(found, ProgramError):
+            return set(found)
+        half = len(modules) // 2
+        return self.broken(modules[:half]) | self.broken(modules[half:]) if half else set(modules)
+
     def evaluate(self, module: str, calls: Calls) -> Results:
         """Try calls of a module's functions; none of a function that ends the process."""
         found = self._found({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
@@ -78,13 +89,8 @@ class Jobs:
             return {name: found[name] for name in calls if len(found.get(name, ())) == len(calls[name])}
         if len(calls) == 1:
             return {}
-        names = list(calls)
-        halves = names[: len(names) // 2], names[len(names) // 2 :]
-        return {
-            name: result
-            for half in halves
-            for name, result in self.evaluate(module, {name: calls[name] for name in half}).items()
-        }
+        items, half = list(calls.items()), len(calls) // 2
+        return self.evaluate(module, dict(items[:half])) | self.evaluate(module, dict(items[half:]))
 
     def _found(self, job: dict[str, Any], form: TypeAdapter[Any]) -> Any:
         """Return what a job finds, in the form that it must have; else the error that says why there is nothing."""

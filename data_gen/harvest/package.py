@@ -15,7 +15,7 @@ from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.harvest.closure import Refused, called_f, closed
 from remedy.data_gen.harvest.duplicates import Known, canonical, functions
 from remedy.data_gen.harvest.families import families
-from remedy.data_gen.harvest.jobs import Calls, Jobs, Results, are_literals, groups
+from remedy.data_gen.harvest.jobs import Calls, Jobs, Result, are_literals, groups
 from remedy.data_gen.harvest.modules import Module, first_line, read
 from remedy.data_gen.harvest.mutations import mutated
 from remedy.data_gen.harvest.sources import Package
@@ -31,6 +31,8 @@ _WORDS = {
     "unstable": "another result the second time",
     "import": "its module cannot be imported",
 }
+NOT_CALLED = ("never called", "called with objects alone", _WORDS["import"])
+"""Reasons for which nothing of a function is tried."""
 Say = Callable[[str], None]
 
 
@@ -56,26 +58,31 @@ class Yield:
     """How runs of examples and files of tests ended."""
 
 
-class _Function(NamedTuple):
-    """A function that can be harvested: where it stands, and its program."""
-
-    module: Module
-    node: ast.FunctionDef
-    code: str
-    seen: list[str]
-
-    @property
-    def name(self) -> str:
-        return f"{self.module.name}.{self.node.name}"
-
-
-class _Call(NamedTuple):
+@dataclass
+class _Call:
     """A call with its result in the package."""
 
     arguments: str
     result: str
     iterates: bool
     is_mutated: bool
+    frames: int = 0
+    """Of its trace as a program."""
+
+
+@dataclass
+class _Function:
+    """A function that can be harvested: where it stands, its program, the arguments seen, and the calls to keep."""
+
+    module: Module
+    node: ast.FunctionDef
+    code: str
+    seen: list[str]
+    calls: list[_Call] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.module.name}.{self.node.name}"
 
 
 def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield:
@@ -83,18 +90,15 @@ def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield
     found = Yield()
     with Jobs(options.python, package.libraries, options.workers) as jobs:
         known_here = (options.benchmarks, known, Known())
-        candidates = [
-            function
-            for function in _candidates(package, _recorded(package, jobs, found, say), found)
-            if _is_new(package, function, known_here, found)
-        ]
-        chosen = _chosen(candidates, jobs, options, found)
-    checked = _checked(package, chosen, options, found, say)
-    for function, calls in checked:
-        found.functions["kept" if calls else "no call of it can be kept"] += 1
-        if calls:
+        candidates = _candidates(package, _recorded(package, jobs, found, say), jobs, found)
+        functions = [one for one in candidates if _is_new(package, one, known_here, found)]
+        _choose(functions, jobs, options, found)
+    _check(package, functions, options, found, say)
+    for function in functions:
+        found.functions["kept" if function.calls else "no call of it can be kept"] += 1
+        if function.calls:
             known.add(f"{package.name}/{function.name}", canonical(function.code))
-            found.rows += _rows(package, function, calls)
+            found.rows += _rows(package, function)
     found.calls["kept"] = len(found.rows)
     return found
 
@@ -121,15 +125,17 @@ def _recorded(package: Package, jobs: Jobs, found: Yield, say: Say) -> dict[str,
     return calls
 
 
-def _candidates(package: Package, calls: Mapping[str, Calls], found: Yield) -> Iterator[_Function]:
+def _candidates(package: Package, calls: Mapping[str, Calls], jobs: Jobs, found: Yield) -> Iterator[_Function]:
     """The functions that were called with literals and whose programs are self-contained."""
+    broken = jobs.broken([name for name, seen in calls.items() if not seen])
     for name, path in package.modules:
         module = read(name, path)
         for node in module.functions() if module is not None else ():
             found.functions["all"] += 1
             seen = calls[name].get(node.name)
             if not seen:
-                found.functions["never called" if seen is None else "called with objects alone"] += 1
+                never, objects, not_imported = NOT_CALLED
+                found.functions[objects if seen is not None else not_imported if name in broken else never] += 1
                 continue
             found.calls["recorded"] += len(seen)
             try:
@@ -139,27 +145,21 @@ def _candidates(package: Package, calls: Mapping[str, Calls], found: Yield) -> I
                 found.functions[f"not self-contained: {error}"] += 1
 
 
-def _chosen(
-    candidates: Sequence[_Function], jobs: Jobs, options: Options, found: Yield
-) -> list[tuple[_Function, list[_Call]]]:
-    """For each function the calls to keep: those seen first, then changed ones, different results before others."""
-    tried = [_tried(function, options) for function in candidates]
-    by_module: dict[str, list[tuple[str, list[str]]]] = {}
-    for function, calls in zip(candidates, tried):
-        by_module.setdefault(function.module.name, []).append((function.node.name, list(calls)))
-    some = [(name, dict(part)) for name, all_ in by_module.items() for part in groups(all_, _AT_A_TIME)]
+def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, found: Yield) -> None:
+    """Find the calls to keep of each function: those seen first, then changed ones, different results before others."""
+    tried = {function.name: _tried(function, options) for function in functions}
+    by_module: dict[str, list[_Function]] = {}
+    for function in functions:
+        by_module.setdefault(function.module.name, []).append(function)
+    some = [(name, part) for name, all_ in by_module.items() for part in groups(all_, _AT_A_TIME)]
     with ThreadPoolExecutor(options.workers) as pool:
-        evaluated_of = pool.map(lambda one: jobs.evaluate(*one), some)
-        results = {
-            (name, one): result for (name, _), results_ in zip(some, evaluated_of) for one, result in results_.items()
-        }
-    chosen = []
-    for function, calls in zip(candidates, tried):
-        evaluated = results.get((function.module.name, function.node.name))
-        if evaluated is None:
-            found.calls["its process ended, or ran too long"] += len(calls)
-        chosen.append((function, _selected(calls, evaluated or [], options.calls, found)))
-    return chosen
+        evaluated = pool.map(lambda one: jobs.evaluate(one[0], {f.node.name: [*tried[f.name]] for f in one[1]}), some)
+        for (_, part), results in zip(some, evaluated):
+            for function in part:
+                calls, result = tried[function.name], results.get(function.node.name)
+                if result is None:
+                    found.calls["its process ended, or ran too long"] += len(calls)
+                function.calls = _selected(calls, result or [], options.calls, found)
 
 
 def _tried(function: _Function, options: Options) -> dict[str, bool]:
@@ -171,7 +171,7 @@ def _tried(function: _Function, options: Options) -> dict[str, bool]:
     return {**dict.fromkeys(seen, False), **dict.fromkeys(made, True)}
 
 
-def _selected(calls: Mapping[str, bool], results: Results | Sequence[Any], most: int, found: Yield) -> list[_Call]:
+def _selected(calls: Mapping[str, bool], results: Sequence[Result], most: int, found: Yield) -> list[_Call]:
     good: list[_Call] = []
     for (text, is_mutated), (word, result, iterates) in zip(calls.items(), results):
         if word == "ok" and are_literals(result):
@@ -186,30 +186,29 @@ def _selected(calls: Mapping[str, bool], results: Results | Sequence[Any], most:
     return [*new.values(), *again][:most]
 
 
-def _checked(
-    package: Package, chosen: Sequence[tuple[_Function, list[_Call]]], options: Options, found: Yield, say: Say
-) -> list[tuple[_Function, list[tuple[_Call, int]]]]:
-    """The calls whose programs come to the result that the package comes to, with the number of their frames."""
+def _check(package: Package, functions: Sequence[_Function], options: Options, found: Yield, say: Say) -> None:
+    """Keep the calls whose programs come to the result that the package comes to."""
     programs = [
-        Program.from_call(called_f(function.code, function.node.name, call.iterates), call.arguments, function.name)
-        for function, calls in chosen
-        for call in calls
+        Program.from_call(_code(one, call), call.arguments, one.name) for one in functions for call in one.calls
     ]
     tracer = TracerConfig(python=options.python, timeout_seconds=5, max_frames=MOST_FRAMES)
     outcomes = iter(trace_all(programs, tracer, options.workers))
-    checked: list[tuple[_Function, list[tuple[_Call, int]]]] = []
-    for function, calls in chosen:
-        say(f"{package.name}: {len(checked)} of {len(chosen)} functions run as programs")
+    for number, function in enumerate(functions):
+        say(f"{package.name}: {number} of {len(functions)} functions run as programs")
         kept = []
-        for call, outcome in zip(calls, outcomes):
+        for call, outcome in zip(function.calls, outcomes):
             if isinstance(outcome, ProgramError):
                 found.calls[f"as a program: {outcome.kind}"] += 1
             elif outcome.result is None or outcome.result.text != call.result:
                 found.calls["as a program: another result than in the package"] += 1
             else:
-                kept.append((call, len(outcome.frames)))
-        checked.append((function, kept))
-    return checked
+                call.frames = len(outcome.frames)
+                kept.append(call)
+        function.calls = kept
+
+
+def _code(function: _Function, call: _Call) -> str:
+    return called_f(function.code, function.node.name, call.iterates)
 
 
 def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Known], found: Yield) -> bool:
@@ -227,24 +226,21 @@ def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Kn
     return False
 
 
-def _rows(package: Package, function: _Function, calls: Sequence[tuple[_Call, int]]) -> Iterator[dict[str, Any]]:
-    about = {
-        "split": split_of(text_hash(package.name.split(".")[0])),
-        "package": package.name,
-        "version": package.version,
-        "licence": package.licence,
-        "file": package.line_of(function.module.path),
-        "line": first_line(function.node),
-        "function": function.node.name,
-        "families": families(function.code),
-    }
-    for number, (call, frames) in enumerate(calls):
+def _rows(package: Package, function: _Function) -> Iterator[dict[str, Any]]:
+    for number, call in enumerate(function.calls):
         yield {
             "id": f"{package.name}/{function.name}/{number}",
-            "code": called_f(function.code, function.node.name, call.iterates),
+            "code": _code(function, call),
             "input": call.arguments,
             "output": call.result,
-            **about,
+            "split": split_of(text_hash(package.name.split(".")[0])),
+            "package": package.name,
+            "version": package.version,
+            "licence": package.licence,
+            "file": package.line_of(function.module.path),
+            "line": first_line(function.node),
+            "function": function.node.name,
+            "families": families(function.code),
             "seen": "made up" if call.is_mutated else "recorded",
-            "frames": frames,
+            "frames": call.frames,
         }

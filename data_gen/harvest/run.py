@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from remedy.data_gen.harvest.duplicates import Known, canonical, functions
-from remedy.data_gen.harvest.package import Options, Yield, harvest
+from remedy.data_gen.harvest.package import NOT_CALLED, Options, Yield, harvest
 from remedy.data_gen.harvest.sources import Package, find, interpreter, is_licensed
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, lines, read_cases
 from remedy.files import write_text
@@ -172,17 +172,10 @@ def _seldom(say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _figures(one: dict[str, Any]) -> tuple[int, ...]:
-    functions = Counter(one.get("functions", {}))
-    called = functions["all"] - functions["never called"] - functions["called with objects alone"]
+    functions, calls = (Counter(one.get(key, {})) for key in ("functions", "calls"))
+    called = functions["all"] - sum(functions[reason] for reason in NOT_CALLED)
     closed = called - sum(count for reason, count in functions.items() if reason.startswith("not self-contained"))
-    return (
-        functions["all"],
-        called,
-        closed,
-        functions["kept"],
-        one.get("calls", {}).get("kept", 0),
-        one.get("frames", 0),
-    )
+    return functions["all"], called, closed, functions["kept"], calls["kept"], one.get("frames", 0)
 
 
 def _line(name: str, cells: Sequence[object]) -> str:
@@ -190,16 +183,17 @@ def _line(name: str, cells: Sequence[object]) -> str:
 
 
 def _row(name: str, one: dict[str, Any]) -> str:
-    if "left out" in one:
-        return _line(name, [f"left out: {one['left out']} is {one['licence']}", *[""] * (len(_COLUMNS) - 1)])
-    return _line(name, _figures(one))
+    reason = (
+        [f"left out: {one['left out']} is {one['licence']}", *[""] * (len(_COLUMNS) - 1)] if "left out" in one else []
+    )
+    return _line(name, reason or _figures(one))
 
 
 def _totals(everything: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The row of all packages, and a line for each sort of thing that is counted by reason."""
     yield _line("all", [sum(column) for column in zip(*map(_figures, everything))])
-    for title, key in (("functions", "functions"), ("calls", "calls"), ("families", "families"), ("runs", "runs")):
+    for key in ("functions", "calls", "families", "runs"):
         counts: Counter[str] = Counter()
         for one in everything:
             counts.update(one.get(key, {}))
-        yield f"{title}: " + ", ".join(f"{name} {count:,}" for name, count in counts.most_common())
+        yield f"{key}: " + ", ".join(f"{name} {count:,}" for name, count in counts.most_common())

@@ -18,17 +18,8 @@ from remedy.settings import UserError
 UNKNOWN = "unknown"
 PYTHON_LICENCE = "PSF-2.0"
 _NO_CODE = {
-    "test",
-    "tests",
-    "testing",
-    "doc",
-    "docs",
-    "example",
-    "examples",
-    "benchmark",
-    "benchmarks",
-    "build",
-    "dist",
+    *("test", "tests", "testing", "doc", "docs", "example", "examples"),
+    *("benchmark", "benchmarks", "build", "dist"),
 }
 _NO_MODULES = {"setup", "conftest", "noxfile", "fabfile", "tasks", "__main__"}
 _TEXTS = (".rst", ".md", ".txt", ".doctest")

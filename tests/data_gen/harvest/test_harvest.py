@@ -107,6 +107,7 @@ def foreign(x):
 def clashes(x):
     return beyond(x) + LIMIT
 """,
+    "tidy/broken.py": "import nothing_of_this_name\ndef lost(x):\n    return x\n",
     "tidy/clash.py": "LIMIT = 9\ndef beyond(x):\n    return x > LIMIT\n",
     "tests/test_words.py": """import pytest
 from tidy import other, words
@@ -192,9 +193,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def test_every_function_is_kept_or_counted_with_its_reason(folder: Path, harvested: Path) -> None:
     [summary] = json.loads(harvested.with_suffix(".summary.json").read_text())["packages"].values()
     assert summary["functions"] == {
-        "all": 19,
+        "all": 20,
         "kept": 5,
         "never called": 1,
+        "its module cannot be imported": 1,
         "called with objects alone": 1,
         "no call of it can be kept": 4,
         "not self-contained: a whole module of its package": 1,
@@ -274,7 +276,7 @@ def test_an_interrupted_harvest_goes_on_to_the_same_bytes(folder: Path, harveste
     run(folder, out)
     assert out.read_bytes() == whole
     before = out.with_suffix(".summary.json").read_bytes()
-    assert run(folder, out)[1].startswith("| tidy-words | 19 | 17 |")
+    assert run(folder, out)[1].startswith("| tidy-words | 20 | 17 |")
     assert (out.read_bytes(), out.with_suffix(".summary.json").read_bytes()) == (whole, before)
     with pytest.raises(UserError, match=r"begun with calls 4, not 5: give the same"):
         run(folder, out, calls=5)

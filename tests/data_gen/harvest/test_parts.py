@@ -36,6 +36,15 @@ def test_arguments_are_written_as_a_call_would_write_them() -> None:
         positional(OTHER, 3)
 
 
+def test_an_endless_example_is_ended_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = ">>> one(3)\n>>> while True: pass\n>>> one(4)"
+    (tmp_path / "endless.py").write_text(f"def one(x):\n    '''{examples}'''\ndef two(x):\n    '''>>> two(5)'''\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(inside, "TEST_SECONDS", 0.1)
+    found = inside.record({"endless": {"1": "one", "5": "two"}}, ["endless"], [], "")
+    assert found == {"endless": {"one": ["3", "4"], "two": ["5"]}}
+
+
 @pytest.mark.parametrize("value", [object(), [print], float("nan"), 10**400, "x" * 500, range(3), [[1] * 300] * 2])
 def test_what_is_no_short_literal_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"no literal|too long"):

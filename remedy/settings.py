@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from yaml.constructor import ConstructorError
 
@@ -24,8 +23,6 @@ from remedy.plugins import PluginError, asked_plugins, load_plugin
 
 S = TypeVar("S", bound="Settings")
 _ABSENT = object()
-_as_written: ContextVar[bool] = ContextVar("as_written", default=False)
-"""Whether what is validated is a user's own words."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
 
@@ -55,8 +52,6 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         ser_json_inf_nan="constants",  # "null" in changes reads back as None
     )
-    _idle: set[str] = PrivateAttr(default_factory=set)
-    """Keys of settings that do nothing, and have their defaults: they are not written out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -68,12 +63,11 @@ class Settings(BaseModel):
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
-        """Refuse values of settings that do nothing here: a mapping from dotted keys to the reason, "with answer_only".
-
-        What a user writes is refused at any value but null; elsewhere, as where settings are changed, the default does no harm.
+        """Refuse values of settings that do nothing here: a mapping from dotted keys to the reason, "with answer_only". The default does
+        no harm.
 
         Raises:
-            ValueError: one of them is given; the message says to remove it.
+            ValueError: another value is given; the message says to remove it.
         """
         says: dict[str, str] = {}
         for key, because in idle.items():
@@ -83,13 +77,12 @@ class Settings(BaseModel):
                 holder = holder[section] if isinstance(holder, dict) else getattr(holder, section)
             value = getattr(holder, last)
             default = type(holder).model_fields[last].get_default(call_default_factory=True)
-            if value != default or (_as_written.get() and last in holder.model_fields_set and value is not None):
+            if value != default:
                 words = f"{value:g}" if isinstance(value, float) else cut(str(value))
                 null = f", or say {last}=null where a base sets it" if default is None else ""
                 says[key] = f"{key} {words} does nothing {because}: remove it{null}"
         if says:
             raise PydanticCustomError("idle", "{says}", {"says": next(iter(says.values())), "idle": says})
-        self._idle.update(idle)
 
     def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
         """These settings with `{"a.b.0.c": value}` applied and validated anew; a value for a section replaces it whole.
@@ -148,7 +141,7 @@ def resolve(
     left_out: dict[str, str] = {}
     while True:
         try:
-            return build(model, settings, where, as_written=True), left_out
+            return build(model, settings, where), left_out
         except ConfigError as error:
             back = {key for key in error.places if changes.get(key, "") is None}
             idle = {} if of_changes else {k: says for k, says in error.idle.items() if not f"{k}.".startswith(own)}
@@ -253,14 +246,12 @@ def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1
     _change(target[place], rest, value, name, _NAMES_BEFORE.get(place, names_before - 1))
 
 
-def build(model: type[S], data: Mapping[str, Any], where: str = "", as_written: bool = False) -> S:
-    """Validate `data`; `where` (a file's name) starts the message of an error. `as_written`: a user wrote it, so that what does nothing
-    is refused at its default too.
+def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
+    """Validate `data`; `where` (a file's name) starts the message of an error.
 
     Raises:
         ConfigError: it does not validate; a line for every mistake.
     """
-    before = _as_written.set(as_written)
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -274,8 +265,6 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "", as_written: 
         }
         lines = dict.fromkeys(explain(data, error.errors()))
         raise ConfigError("\n".join(start + line for line in lines), {*places, *idle}, idle) from None
-    finally:
-        _as_written.reset(before)
 
 
 def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
@@ -284,22 +273,6 @@ def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def dump(config: BaseModel) -> str:
-    """The resolved configuration as YAML, with all defaults but those of settings that do nothing: it reads back."""
-    data = config.model_dump(mode="json")
-    _leave_out_idle(config, data)
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    """The resolved configuration as YAML, with all defaults: it reads back."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return text
-
-
-def _leave_out_idle(value: Any, data: Any) -> None:
-    if isinstance(data, list):
-        value, data = dict(enumerate(value)), dict(enumerate(data))
-    elif not isinstance(data, dict):  # also a section in its short form, such as `memory: 4`
-        return
-    elif isinstance(value, Settings):
-        for key in value._idle:
-            _take_out(data, key)
-        value = {name: getattr(value, name) for name in type(value).model_fields}
-    for name, inner in value.items():
-        if data.get(name) is not None:
-            _leave_out_idle(inner, data[name])

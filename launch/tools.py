@@ -111,17 +111,27 @@ def compare(
 
 
 def export_benchmark(
-    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="evaluations whose `set` holds the data")],
+    configs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CONFIG... [NAME.key=value ...]",
+            help="evaluations whose `set` holds the data, and changes of them by their file's name",
+        ),
+    ],
     out: Annotated[Path, target("a new folder for the benchmark")],
 ) -> None:
     """Freeze the examples of evaluations for others: JSONL with a card, tasks for lm-eval and inspect_ai, a scorer without torch."""
     from remedy.eval.benchmark.export import export_benchmark as write
     from remedy.eval.config import EvalConfig
 
-    named = {path.stem: load(EvalConfig, path) for path in configs}
-    if len(named) < len(configs):
+    paths = {Path(word).stem: word for word in configs if "=" not in word}
+    changes = [word for word in configs if "=" in word]
+    if len(paths) + len(changes) < len(configs):
         raise UserError("two configurations have one file name, which names their part of the benchmark: rename one")
-    print(f"benchmark: {write(named, out)}")
+    if lost := next((word for word in changes if word.partition(".")[0] not in paths), None):
+        raise UserError(f"{lost}: changes no configuration: begin with the name of one ({', '.join(paths)}) and a dot")
+    own = {name: [word.removeprefix(f"{name}.") for word in changes if word.startswith(f"{name}.")] for name in paths}
+    print(f"benchmark: {write({name: load(EvalConfig, path, own[name]) for name, path in paths.items()}, out)}")
 
 
 def run(

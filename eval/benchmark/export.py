@@ -1,4 +1,6 @@
-"""Freeze the conditions of evaluations as a benchmark's folder: examples, a card, tasks for lm-eval and inspect_ai, and the scorer."""
+"""Freeze the conditions of evaluations as a benchmark's folder: examples, a card, tasks for lm-eval and inspect_ai, and the scorer.
+
+The folder installs as a package without dependencies, which holds the examples and names its tasks to inspect_ai."""
 
 from __future__ import annotations
 
@@ -19,6 +21,8 @@ from remedy.checksums import digest_of
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Role, Span
+from remedy.data_gen.tasks import Task
+from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.judge import spells_tokens
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
@@ -30,8 +34,8 @@ from remedy.messages import shown
 from remedy.plugins import plugins_section
 from remedy.settings import ConfigError, UserError, apply_changes, build, dump
 
-SCORER = "cwm_scorer"
-"""The package of the scorer in an exported folder."""
+PACKAGE = "cwm_benchmark"
+"""The package in an exported folder: the scorer, and the tasks of inspect_ai."""
 MODULES = (
     "remedy.data_gen.execution.program",
     "remedy.data_gen.roles",
@@ -48,6 +52,14 @@ MODULES = (
 _IMPORT = re.compile(r"^from remedy\.(?:\w+\.)*(\w+) import", re.MULTILINE)
 SHOTS = 4
 """Training examples that show the form."""
+LONGEST = 12_000
+"""Characters of a trace: real programs run for millions, and models read a few thousand tokens."""
+TOO_LONG = f"longer than {LONGEST:,} characters"
+NOTICES = {
+    "cruxeval": ("https://github.com/facebookresearch/cruxeval", "Copyright (c) 2023 Meta"),
+    "humaneval": ("https://github.com/openai/human-eval", "Copyright (c) OpenAI (https://openai.com)"),
+}
+"""Sources of published programs under the MIT licence, which asks for its notice in every copy."""
 QUESTIONS = {
     True: "What are the values of all variables at the end? Reply with one line of the form `{form}`, and nothing else.",
     False: "What does the function marked START_OF_TRACE return? Reply with the value alone, as Python's repr writes it.",
@@ -56,7 +68,7 @@ QUESTIONS = {
 
 
 class Frozen(NamedTuple):
-    """One configuration's examples. `left_out`: how many have no such answer, by the reason."""
+    """One configuration's examples. `left_out`: how many have no such answer, by the reason; `licences`: of its programs."""
 
     name: str
     config: EvalConfig
@@ -64,6 +76,16 @@ class Frozen(NamedTuple):
     rows: list[dict[str, Any]]
     shots: list[dict[str, Any]]
     left_out: Counter[str]
+    licences: list[str]
+
+    def said_left_out(self) -> str:
+        """Say in words how many are left out, and why."""
+        return ", ".join(f"{count} {why}" for why, count in self.left_out.items()) or "none"
+
+    @property
+    def most_tokens(self) -> int:
+        """Enough for its longest trace: of such text, tokenizers take two characters and more at a time."""
+        return 64 + max((len(row["trace"]) for row in self.rows), default=0) // 2
 
 
 def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
@@ -81,13 +103,19 @@ def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
             _write_lines(out / "data" / "shots" / f"{one.name}.jsonl", one.shots)
         for form in ("trace", "answer"):
             _render("lm_eval_task.yaml", out / "lm_eval" / f"{one.name}_{form}.yaml", one=one, form=form)
-        write_text(out / "evaluate" / f"{one.name}.yaml", dump(one.config))
-    for name, folder in (("utils.py", "lm_eval"), ("inspect_tasks.py", "."), ("score.py", ".")):
-        _render(name, out / folder / name)
-    copy_scorer(out / SCORER)
+        budget = {"max_new_tokens": max(one.config.max_new_tokens, one.most_tokens)}
+        write_text(out / "evaluate" / f"{one.name}.yaml", dump(one.config.changed(budget)))
+    _render("utils.py", out / "lm_eval" / "utils.py")
+    for name in ("__init__.py", "__main__.py", "inspect_tasks.py"):
+        _render(name, out / PACKAGE / name, most=max((one.most_tokens for one in frozen), default=0))
+    copy_scorer(out / PACKAGE)
     about = {"python": platform.python_version(), "version": version("cwm-remedy"), "plugins": plugins_section()}
     digests = {one.name: digest_of({"rows": one.rows}) for one in frozen}
-    _render("README.md", out / "README.md", frozen=frozen, digests=digests, **about)
+    licences = {licence for one in frozen for licence in one.licences}
+    absent = {name: facts for name, facts in NOTICES.items() if f"MIT, {facts[0]}" not in licences}
+    free = {"notices": NOTICES, "absent": absent, "all_mit": all(licence.startswith("MIT") for licence in licences)}
+    for name in ("README.md", "LICENSE", "pyproject.toml"):
+        _render(name, out / name, frozen=frozen, digests=digests, **free, **about)
     return out / "README.md"
 
 
@@ -100,8 +128,9 @@ def freeze(name: str, config: EvalConfig) -> Frozen:
     if "task" not in config.set:
         raise ConfigError(f"{name}: set: needs the data configuration with its task: no checkpoint gives one here")
     data = build(DataConfig, apply_changes({}, config.set, "set"), f"{name}: set")
-    found = Frozen(name, config, data, [], [], Counter())
     conditions = conditions_of(config, Subject(data))
+    licences = dict.fromkeys(one for condition in conditions for one in licences_of(condition.data.task))
+    found = Frozen(name, _anywhere(config, data), data, [], [], Counter(), list(licences))
     for condition in conditions:
         _refuse(name, condition)
         said = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in condition.own_labels.items())
@@ -111,14 +140,35 @@ def freeze(name: str, config: EvalConfig) -> Frozen:
                 reason = "spells a token"
             elif not reason and len(answer_places(example)) > 1:
                 reason = "raised"
+            frozen = {} if reason else row(example)
+            if not reason and len(frozen["trace"]) > LONGEST:
+                reason = TOO_LONG
             if reason:
                 found.left_out[reason] += 1
                 continue
             labels = {"id": f"{condition.slug}/{example.index}", "part": said, **condition.own_labels}
-            found.rows.append({**labels, **row(example)})
+            found.rows.append({**labels, **frozen})
     if data.task.count("train") is None:
         found.shots.extend(map(row, examples(conditions[0].data, "train", range(SHOTS))))
     return found
+
+
+def licences_of(task: Task) -> list[str]:
+    """The licences of a task's programs, as far as they are known."""
+    if not isinstance(task, ProgramsTask):
+        return ["MIT" if type(task).__module__.startswith("remedy.") else "that of its plug-in"]
+    if task.benchmark in NOTICES:
+        return [f"MIT, {NOTICES[task.benchmark][0]}"]
+    return sorted({case.licence or "that of its source" for case in load_cases(task)})
+
+
+def _anywhere(config: EvalConfig, data: DataConfig) -> EvalConfig:
+    """The configuration without the path of a published benchmark's file on this machine: others have it from the hub, or elsewhere."""
+    if not isinstance(data.task, ProgramsTask) or data.task.benchmark is None:
+        return config
+    settings = apply_changes({}, config.set, "set")
+    settings["task"].pop("path", None)
+    return config.changed({"set": settings})
 
 
 def row(example: Example) -> dict[str, Any]:
@@ -165,7 +215,6 @@ def copy_scorer(folder: Path) -> None:
         copied = _IMPORT.sub(r"from .\1 import", source)
         write_text(path, f"# A copy of {module}; see README.md\n{copied}")
     _render("registry.py", folder / "registry.py")
-    write_text(folder / "__init__.py", '"""The scorer of this benchmark, which needs Python alone."""\n')
 
 
 def _write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -177,4 +226,4 @@ def _render(name: str, path: Path, **facts: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True)  # text, no HTML
     template = (files("remedy.eval.benchmark") / f"{name}.j2").read_text(encoding="utf-8")
-    write_text(path, environment.from_string(template).render(**facts, scorer=SCORER))
+    write_text(path, environment.from_string(template).render(**facts, package=PACKAGE, shots=SHOTS, longest=LONGEST))

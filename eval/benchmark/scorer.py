@@ -1,6 +1,6 @@
 """Score what a model wrote of an exported benchmark. This file and those beside it need Python alone.
 
-python score.py NAME OUTPUTS.jsonl [--answers]
+python -m cwm_benchmark NAME OUTPUTS.jsonl [--answers]
 
 A line of OUTPUTS.jsonl is `{"id": ..., "written": ...}`. What a model wrote is parsed as data, never run.
 """
@@ -69,10 +69,10 @@ def lines(rows: Sequence[Row], outputs: Mapping[str, str], answers: bool) -> lis
     return found + ([f"{missing} of {len(rows)} examples have no output and count as wrong"] if missing else [])
 
 
-def main(folder: Path) -> None:
-    """Score a file of outputs against one of the benchmarks in a folder."""
-    parser = argparse.ArgumentParser(description="Score what a model wrote of this benchmark.")
-    parser.add_argument("name", choices=sorted(path.stem for path in (folder / "data").glob("*.jsonl")))
+def main(data: Path) -> None:
+    """Score a file of outputs against one of the benchmarks whose examples are in the folder `data`."""
+    parser = argparse.ArgumentParser("cwm_benchmark", description="Score what a model wrote of this benchmark.")
+    parser.add_argument("name", choices=sorted(path.stem for path in data.glob("*.jsonl")))
     parser.add_argument("outputs", type=Path, help='JSON lines with "id" and "written"')
     parser.add_argument(
         "--answers", action="store_true", help="replies to `question`, in place of traces after `prompt`"
@@ -85,7 +85,7 @@ def main(folder: Path) -> None:
         parser.error(f'{given.outputs}: cannot be read as JSON lines with "id" and "written": {error}')
     if len(outputs) < len(written):
         parser.error(f"{given.outputs}: an example is there twice: give one output of each")
-    rows = read(folder / "data" / f"{given.name}.jsonl")
+    rows = read(data / f"{given.name}.jsonl")
     if unknown := sorted(outputs.keys() - {row["id"] for row in rows}):
         parser.error(f"{given.outputs}: {given.name} has no example {unknown[0]!r}")
     print("\n".join(lines(rows, outputs, given.answers)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from remedy.eval.benchmark.export import MODULES, SCORER, export_benchmark, freeze
+from remedy.eval.benchmark import export
+from remedy.eval.benchmark.export import MODULES, PACKAGE, export_benchmark, freeze
 from remedy.eval.benchmark.scorer import read, score_answer, score_trace, wilson
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LocalGenerator
+from remedy.eval.report.compare import Reading, read_logs
 from remedy.eval.stats import rate
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
@@ -47,6 +50,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def site(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The benchmark installed, offline, to a folder for PYTHONPATH (inspect_ai goes by the folder's name)."""
+    site, source = tmp_path_factory.mktemp("site") / "site-packages", tmp_path_factory.mktemp("source")
+    shutil.copytree(folder, source, dirs_exist_ok=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index", "--target"]
+    subprocess.run([*pip, str(site), str(source)], check=True)
+    return site
+
+
+@pytest.fixture(scope="module")
 def evaluated() -> Evaluated:
     """A model that is right, or wrong in one way or another, from example to example, and its last trace is cut."""
     config = build(EvalConfig, CONFIG, "test")
@@ -75,23 +88,27 @@ def test_the_same_text_has_the_same_score(folder: Path, evaluated: Evaluated) ->
     assert {row["id"]: score_trace(evaluated.written[row["id"]], row).right for row in rows} == evaluated.right
 
 
-def test_the_scorer_needs_python_alone(folder: Path, evaluated: Evaluated, tmp_path: Path) -> None:
-    """Without site-packages (-S), nor an environment or the script's own folder (-I)."""
+def test_the_scorer_needs_python_alone(folder: Path, site: Path, evaluated: Evaluated, tmp_path: Path) -> None:
+    """Without site-packages (-S): in the folder as it is, and installed, which needs no other package."""
     lines = [json.dumps({"id": key, "written": text}) for key, text in evaluated.written.items()]
     (tmp_path / "outputs.jsonl").write_text("\n".join(lines[1:]))
-    command = [sys.executable, "-I", "-S", str(folder / "score.py"), "tracking", str(tmp_path / "outputs.jsonl")]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    command = [sys.executable, "-S", "-m", PACKAGE, "tracking", str(tmp_path / "outputs.jsonl")]
+
+    def run(place: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=place, env={}, capture_output=True, text=True, check=False)
+
+    said = run(folder).stdout.splitlines()
+    assert run(site).stdout.splitlines() == said
     right = sum(list(evaluated.right.values())[1:7])
     assert said[0].startswith(f"length 3, horizon 1: right {right} of 7, {right / 7:.1%}")
     assert said[-1] == "1 of 14 examples have no output and count as wrong"
     (tmp_path / "outputs.jsonl").write_text("\n".join([*lines, lines[0]]))
-    twice = subprocess.run(command, capture_output=True, text=True, check=False)
+    twice = run(folder)
     assert (twice.returncode, "is there twice" in twice.stderr) == (2, True)
-    assert sum(path.stat().st_size for path in folder.rglob("*")) < 5_000_000
-    assert {path.stem for path in (folder / SCORER).glob("*.py")} == {
+    assert sum(path.stat().st_size for path in site.rglob("*")) < 5_000_000
+    assert {path.stem for path in (folder / PACKAGE).glob("*.py")} == {
         *(name.rpartition(".")[2] for name in MODULES),
-        "__init__",
-        "registry",
+        *("__init__", "__main__", "inspect_tasks", "registry"),
     }
 
 
@@ -104,10 +121,48 @@ def test_rows_say_prompt_trace_and_answer_and_the_card_what_there_is(folder: Pat
     assert score_trace(row["trace"].rstrip("\n"), row).right
     assert score_answer(f" {row['answer']}\nSo", row)
     assert not score_answer("", row)
-    front = (folder / "README.md").read_text().split("---\n")[1]
-    (config,) = yaml.safe_load(front)["configs"]
-    assert all((folder / file["path"]).exists() for file in config["data_files"])
+    card = (folder / "README.md").read_text()
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert all((folder / file["path"]).exists() for file in front["configs"][0]["data_files"])
+    assert front["license"] == "mit"
     assert len(read(folder / "data" / "shots" / "tracking.jsonl")) == 4
+    for name in ("cruxeval", "humaneval"):  # the recipe of what is not here
+        assert f"`remedy export-benchmark configs/benchmark/{name}.yaml {name}.set.task.path=FILE --out FOLDER`" in card
+
+
+def programs(folder: Path) -> list[str]:
+    """A command's words that export own programs, as if they were CruxEval's: one whose trace is long, and one that runs long."""
+    codes = ["return x + 1", "x = [x] * 5000\n    return 2", "for i in range(99): x = 2\n    return x"]
+    lines = [{"code": f"def f(x):\n    {code}", "input": "1", "output": "2", "id": at} for at, code in enumerate(codes)]
+    (folder / "own.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return ["export-benchmark", "configs/benchmark/cruxeval.yaml", f"cruxeval.set.task.path={folder / 'own.jsonl'}"]
+
+
+def test_published_programs_come_from_a_file_with_licence_and_what_is_left_out(tmp_path: Path) -> None:
+    command = [*programs(tmp_path), "cruxeval.set.task.tracer.max_frames=50", "--out", tmp_path / "out"]
+    assert remedy(command).status == 0
+    (row,) = read(tmp_path / "out" / "data" / "cruxeval.jsonl")
+    assert (row["answer"], score_trace(row["trace"], row).right) == ("2", True)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"MIT, https://github.com/facebookresearch/cruxeval | 1 {export.TOO_LONG}, 1 frames |" in card
+    assert "Copyright (c) 2023 Meta" in (tmp_path / "out" / "LICENSE").read_text()
+    assert "humaneval.set.task.path=FILE" in card
+    assert "cruxeval.set.task.path=FILE" not in card
+    assert (
+        str(tmp_path) not in (tmp_path / "out" / "evaluate" / "cruxeval.yaml").read_text()
+    )  # others have it elsewhere
+    assert "cruxevla.split=all: changes no configuration" in remedy([*command, "cruxevla.split=all"]).errors
+
+
+def test_only_what_is_under_mit_is_said_to_be(tmp_path: Path) -> None:
+    own = [{"code": "def f(x): return x", "input": "1", "id": "a", "licence": "Apache-2.0"}]
+    (tmp_path / "own.jsonl").write_text(json.dumps(own[0]))
+    task = {"kind": "programs", "path": str(tmp_path / "own.jsonl")}
+    config = {"set": {"task": task, "format": "repl"}, "diagnostics": [{"kind": "programs", "answer_only": [False]}]}
+    config["diagnostics"][0]["forcing"] = ["free"]
+    card = export_benchmark({"own": build(EvalConfig, config, "test")}, tmp_path / "out").read_text()
+    assert "license" not in yaml.safe_load(card.split("---\n")[1])
+    assert "not under this licence: Apache-2.0" in (tmp_path / "out" / "LICENSE").read_text()
 
 
 def test_separators_within_a_text_are_no_ends_of_lines(tmp_path: Path) -> None:
@@ -172,31 +227,36 @@ def test_lm_eval_gives_the_scores_of_remedy_evaluate(folder: Path, evaluated: Ev
         assert scores == evaluated.right
 
 
-def test_inspect_gives_the_scores_of_remedy_evaluate(folder: Path, evaluated: Evaluated, tmp_path: Path) -> None:
+def test_inspect_gives_the_scores_of_remedy_evaluate(
+    folder: Path, site: Path, evaluated: Evaluated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The installed tasks, which inspect_ai finds by their entry point."""
     inspect_ai = pytest.importorskip("inspect_ai", reason="needs inspect-ai (0.3.285 was tried)")
-    from inspect_ai.model import GenerateConfig, ModelAPI, ModelOutput, get_model, modelapi
+    from inspect_ai.model import ModelAPI, ModelOutput, get_model
 
+    monkeypatch.syspath_prepend(str(site))
+    for name in [name for name in sys.modules if name.startswith(PACKAGE)]:  # lm-eval's, from the folder
+        monkeypatch.delitem(sys.modules, name)
     rows = read(folder / "data" / "tracking.jsonl")
     said = {row["prompt"]: evaluated.written[row["id"]] for row in rows}
     said |= {row["question"]: row["answer"] if evaluated.right[row["id"]] else "a=0" for row in rows}
 
-    @modelapi(name="toy")
-    class Toy(ModelAPI):
-        def __init__(self, model_name: str, base_url: Any = None, api_key: Any = None, config: Any = None) -> None:
-            super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
+    async def count_tokens(*_: Any) -> int:  # the real one downloads a vocabulary
+        return 1
 
-        async def generate(self, input: Any, tools: Any, tool_choice: Any, config: Any) -> ModelOutput:
-            return ModelOutput.from_content(self.model_name, said[input[-1].text])
+    monkeypatch.setattr(ModelAPI, "count_tokens", count_tokens)
 
+    def reply(input: Any, *_: Any) -> ModelOutput:
+        return ModelOutput.from_content("mockllm", said[input[-1].text])
+
+    model = get_model("mockllm/model", custom_outputs=reply)
     for form in ("traces", "answers"):
         (log,) = inspect_ai.eval(
-            f"{folder / 'inspect_tasks.py'}@{form}",
-            task_args={"name": "tracking"},
-            model=get_model("toy/toy"),
-            log_dir=str(tmp_path),
-            display="none",
+            f"{PACKAGE}/{form}", task_args={"name": "tracking"}, model=model, log_dir=str(tmp_path), display="none"
         )
         assert log.status == "success", log.error
         values = {sample.id: next(iter(sample.scores.values())).value for sample in log.samples}
         right = {key: bool(value["right"] if isinstance(value, dict) else value) for key, value in values.items()}
         assert right == evaluated.right
+        found = read_logs(Path(log.location), Reading(metric="right" if form == "traces" else ""))
+        assert list(found["right"]) == [evaluated.right[sample.id] for sample in log.samples]

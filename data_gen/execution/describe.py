@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -86,3 +87,74 @@ describe = _describer(repr)
 describe_long = _long_describer()
 describe_object = _describer(object.__repr__)
 """Writes a value down as one of a class without a `__repr__`."""
+
+
+MOST_ATTRIBUTES, DEEPEST = 16, 4
+"""Attributes of an object that are written, and levels of objects and containers in one another."""
+
+
+def attributes_describer() -> Callable[[Any], Value]:
+    """Make a `describe` that writes objects without a `__repr__` of their own with their attributes, `<Point x=1 y=2>`, also those in
+    lists, tuples, sets and dicts.
+
+    Slots come first, then other attributes in the order in which they were set. An object inside itself or below DEEPEST levels is
+    `<Point ...>`; `...` stands for attributes after MOST_ATTRIBUTES. No property is read: of the program's code only `__repr__`s run.
+    """
+    exact_type, plain, identity, length, name_of, string = type, describe, id, len, type_name, str
+    new_value, pairs, copied = tuple.__new__, dict.items, list
+    bases, members = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+    default, slot, instance_dict = object.__repr__, types.MemberDescriptorType, types.GetSetDescriptorType
+    most, deepest = MOST_ATTRIBUTES, DEEPEST
+    brackets: dict[type, tuple[str, str]] = {
+        list: ("[", "]"),
+        tuple: ("(", ")"),
+        set: ("{", "}"),
+        frozenset: ("frozenset({", "})"),
+        dict: ("{", "}"),
+    }
+    path: list[int] = []
+
+    def attributes(value: Any, known: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        found = []
+        for name, part in known:
+            if exact_type(part) is slot:
+                try:
+                    found.append((name, part.__get__(value)))
+                except AttributeError:  # it is not set
+                    continue
+        for name, part in known:
+            if name == "__dict__" and exact_type(part) is instance_dict:
+                found += [(key, one) for key, one in copied(pairs(part.__get__(value))) if exact_type(key) is string]
+        return found
+
+    def inside(value: Any, kind: type, known: list[tuple[str, Any]]) -> str:
+        if kind is dict:
+            return ", ".join([f"{text(key)}: {text(one)}" for key, one in copied(pairs(value))])
+        if kind in brackets:
+            return ", ".join([text(one) for one in copied(value)]) + (
+                "," if kind is tuple and length(value) == 1 else ""
+            )
+        found = attributes(value, known)
+        return "".join([f" {name}={text(one)}" for name, one in found[:most]] + [" ..."] * (length(found) > most))
+
+    def text(value: Any) -> str:
+        shown, kind = plain(value).text, exact_type(value)
+        if " object>" not in shown:
+            return shown
+        known = [pair for base in bases(kind)[::-1] for pair in copied(pairs(dict(members(base))))]
+        if kind not in brackets and dict(known)["__repr__"] is not default:
+            return shown
+        before, after = brackets[kind] if kind in brackets else (f"<{name_of(kind)}", ">")
+        if identity(value) in path or length(path) >= deepest:
+            return f"{before}{'' if kind in brackets else ' '}...{after}"
+        path.append(identity(value))
+        try:
+            return f"{before}{inside(value, kind, known)}{after}"
+        finally:
+            path.pop()
+
+    def describe_attributes(value: Any) -> Value:
+        """Write a runtime value down as `describe` does, and objects with their attributes. Raises whatever a `__repr__` raises."""
+        return new_value(Value, (text(value), name_of(exact_type(value))))
+
+    return describe_attributes

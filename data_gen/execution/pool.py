@@ -110,7 +110,12 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
 
 
 def _in_process(program: Program, config: TracerConfig, depth: int | None, again: bool) -> Trace:
-    limits = TraceLimits(config.max_frames, config.max_value_characters, config.unreadable == "placeholder")
+    limits = TraceLimits(
+        config.max_frames,
+        config.max_value_characters,
+        config.unreadable == "placeholder",
+        config.objects == "attributes",
+    )
     with contextlib.redirect_stdout(io.StringIO()):  # what a program prints is no output of ours
         return trace(program, limits, depth, again=again)
 

@@ -35,8 +35,8 @@ class Recorder:
 
     `code`: the compiled program, of which `entry` is the marked function's part. `most_frames`, `most_characters`: of the record
     and of all its values. `depth`: the deepest level of calls that is recorded, the entry's own being 0. `refuses`: whether a value
-    whose repr raises ends the program; else it is shown as `object` would, and counted. `sealed`: whether the program may want to
-    change the record.
+    whose repr raises ends the program; else it is shown as `object` would, and counted. `attributes`: whether objects are written with
+    their attributes. `sealed`: whether the program may want to change the record.
     """
 
     def __init__(
@@ -48,9 +48,11 @@ class Recorder:
         most_characters: int,
         depth: int | None,
         refuses: bool,
+        attributes: bool,
         sealed: bool,
     ) -> None:
         self._program = program
+        self._describe = describing.attributes_describer() if attributes else describing.describe
         self._settrace, self._gettrace = sys.settrace, sys.gettrace
         self._most_characters = most_characters
         self._error: ProgramError | None = None
@@ -180,7 +182,7 @@ class Recorder:
         They are closures, since they run at every line.
         """
         identity, length, settrace, gettrace, later = id, len, self._settrace, self._gettrace, RUNS_LATER
-        describe, items, original, instead = describing.describe, _class_items, self._original, self.unreadable.instead
+        describe, items, original, instead = self._describe, _class_items, self._original, self.unreadable.instead
         file = self._file
         lines, codes, frames = tuple(self._program.physical_lines()), self._codes, self._frames
         seal = self._sealer.send if self._sealer is not None else None

@@ -64,6 +64,9 @@ class TracerConfig(Settings):
     unreadable: Literal["placeholder", "refuse"] = "placeholder"
     """Values whose `repr` raises, such as an object before its `__init__` has ended. `placeholder`: written like an object without a
     `__repr__`, and counted. `refuse`: the program has the outcome `repr`."""
+    objects: Literal["repr", "attributes"] = "repr"
+    """Objects without a `__repr__` of their own. `repr`: `<traced_program.Point object>`, as code world models do. `attributes`: with
+    their attributes, `<Point x=1 y=2>`, at most 16 of each and 4 levels; a cycle is `<Point ...>`."""
 
     @model_validator(mode="after")
     def _in_process(self) -> TracerConfig:

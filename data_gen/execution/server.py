@@ -209,7 +209,12 @@ def _child(
 
     guard.install(folder, stop, walls is None or walls.metadata)
     try:
-        most = TraceLimits(limits["max_frames"], limits["max_value_characters"], limits["unreadable"] == "placeholder")
+        most = TraceLimits(
+            limits["max_frames"],
+            limits["max_value_characters"],
+            limits["unreadable"] == "placeholder",
+            limits["objects"] == "attributes",
+        )
         traced = trace(program, most, request["depth"], untrusted=True, again=request["again"])
         reply = write_trace(traced)
     except ProgramError as error:

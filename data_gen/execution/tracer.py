@@ -35,6 +35,8 @@ class TraceLimits:
     output: int = 16_000_000
     unreadable: bool = True
     """Whether a value may be shown whose own repr raises."""
+    attributes: bool = False
+    """Whether objects without a repr of their own are shown with their attributes."""
 
 
 def trace(
@@ -72,6 +74,7 @@ def trace(
         limits.output,
         depth,
         not limits.unreadable,
+        limits.attributes,
         untrusted,
     )
     module = types.ModuleType(MODULE)

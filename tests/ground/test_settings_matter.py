@@ -96,6 +96,7 @@ ELSEWHERE = {
     "task.tracer.python": "needs another interpreter: tests of the sandbox",
     "task.tracer.isolation": "tests of the sandbox",
     "task.tracer.unreadable": "needs a class whose repr raises: tests of given programs",
+    "task.tracer.objects": "needs a class without a repr: tests of the tracer",
     "memory": "chooses what is seen of an example, not what is written: tests of the windows",
     "memory.frames": "as memory",
     "memory.open_calls": "as memory",

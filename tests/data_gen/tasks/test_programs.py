@@ -134,6 +134,16 @@ def test_values_whose_repr_raises_are_counted_or_refused(tmp_path: Path) -> None
         assert [example.slices["unreadable"] for example in found] == counts
 
 
+@pytest.mark.parametrize(("objects", "shown"), [("repr", "<traced_program.P object>"), ("attributes", "<P x=3>")])
+def test_sandboxed_objects_are_shown_as_the_tracer_is_told(tmp_path: Path, objects: str, shown: str) -> None:
+    (tmp_path / "p.jsonl").write_text(
+        json.dumps({"code": "class P:\n    x = 3\ndef f(x):\n    p = P()\n    p.x = x\n    return p", "input": "3"})
+    )
+    task = {"kind": "programs", "path": str(tmp_path / "p.jsonl"), "tracer": {"objects": objects}}
+    [found] = examples(DataConfig.model_validate({"task": task}), "all", [0])
+    assert shown in spans_text(found.spans)
+
+
 LINES = [{"id": f"{n}/{x}", "code": GOOD.format(n=n), "input": str(x)} for x in range(20) for n in range(3)]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
+from huggingface_hub import DatasetCardData
 
 from remedy.checksums import digest_of
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.shards import CARD, WriteConfig, plan, read_manifest, read_shard
-from remedy.files import replace_file
+from remedy.files import file_name, replace_file
 from remedy.messages import as_markdown
 from remedy.settings import dump
 
@@ -61,17 +63,27 @@ def _text(
         rows.append([split, *(f"{count:,}" for count in (counts[split]["examples"], sum(by_role), *by_role))])
     head, *body = [f"| {' | '.join(row)} |" for row in rows]
     table = "\n".join([head, "|---" * len(rows[0]) + "|", *body])
-    files = "\n".join(f"  - split: {split}\n    path: data/{split}-*.parquet" for split in splits)
+    metadata = DatasetCardData(
+        language="code",
+        task_categories=["text-generation"],
+        size_categories=size_category(len(lengths)),
+        tags=["cwm-remedy", "code-world-model", "execution-traces", file_name(data.task.kind)],
+        configs=[
+            {
+                "config_name": "default",
+                "data_files": [{"split": split, "path": f"data/{split}-*.parquet"} for split in splits],
+            }
+        ],
+    )
     median, most, longest = np.quantile(lengths, [0.5, 0.9, 1.0])
     outcomes = ", ".join(f"{name} {count:,}" for name, count in sorted(columns.pop("outcome").items()))
     slices = "\n".join(f"- `{name}`: {_values(values)}" for name, values in columns.items())
     python, isolation = data.task.environment()
+    settings = dump(data).rstrip()
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", settings)), default=0))
     packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "pyarrow", "tokenizers", "numpy"))
     return f"""---
-configs:
-- config_name: default
-  data_files:
-{files}
+{metadata.to_yaml()}
 ---
 # {data.task.kind} traces in {data.format} format
 
@@ -94,9 +106,9 @@ the text of a string value; `input_ids`, `roles` ({", ".join(f"{role.value} {rol
 
 ## Configuration
 
-```yaml
-{dump(data).rstrip()}
-```
+{fence}yaml
+{settings}
+{fence}
 
 Tokenizer: `{tokenizer}`
 
@@ -105,6 +117,13 @@ Python {platform.python_version()}, {packages}.
 
 A state is the program's own word: what its values say of themselves, recorded in the process that ran it.
 """
+
+
+def size_category(examples: int) -> str:
+    """The hub's word for so many examples: `1K<n<10K`."""
+    ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
+    place = max(0, len(str(max(examples, 1))) - 3)
+    return "n<1K" if not place else f"{ends[place - 1]}<n<{ends[place]}" if place < len(ends) else "n>1T"
 
 
 def _values(counter: Counter[str]) -> str:

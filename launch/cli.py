@@ -36,6 +36,7 @@ TOOLS = {
     "harvest": ("harvest", "Make programs of packages: real functions, with calls that were really made."),
     "plan": ("tools", "Print what a training run needs of memory and time."),
     "merge": ("tools", "Write a LoRA run as one model that needs no adapters."),
+    "push": ("push", "Push a model or a data set with its card to the Hugging Face hub, or show what would be."),
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),
     "compare": ("tools", "Judge two models' logs of lm-eval or inspect_ai, or tables, by the same rules."),
     "export-benchmark": ("tools", "Freeze examples for others: JSONL, tasks for lm-eval and inspect_ai, a scorer."),

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 from remedy.files import replace_file, writing
 from remedy.models import decoder
 from remedy.models import tokenizer as tokenizers
+from remedy.models.card import write_card
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.devices import spread
 from remedy.models.hub_loading import has_tokenizer, read, read_config, read_model
@@ -155,6 +156,7 @@ def merge(path: str, out: Path) -> list[str]:
             tokenizer.save(out)
         if stored.exists():  # the data that evaluations start from
             replace_file(out / CONFIG_FILE, lambda partial: partial.write_bytes(stored.read_bytes()))
+            write_card(out)
         seal_model(out)
     adapters: Any = adapter_settings(folder)
     remarks = []

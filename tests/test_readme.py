@@ -67,7 +67,7 @@ SMALLER = {
 """For each configuration that the README's commands name, the overrides that make it small."""
 QUICKSTART = "runs/quickstart"
 """The folder in the names of what the quickstart makes: the quickstart's test runs the commands that take it."""
-AT_ONCE = {"harvest", "trace", "show", "rewrite", "merge", "report", "simulate", "compare", "list"}
+AT_ONCE = {"harvest", "trace", "show", "rewrite", "merge", "push", "report", "simulate", "compare", "list"}
 """Commands of `remedy` that take no such configuration and are quick as they are."""
 
 

@@ -19,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 from remedy.checksums import write_json
 from remedy.data_gen.roles import Role
 from remedy.files import replace_file
+from remedy.models.card import write_card
 from remedy.models.config import DecoderSettings, matched
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
@@ -163,6 +164,7 @@ def _finish(
     if isinstance(config.model, DecoderSettings):
         tokenizer.publish(output)
     write_json(output / TRAINING, {**training_account(config, state, computed), **plugins_section()})
+    write_card(output)
     seal_model(output)
 
 

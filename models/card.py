@@ -1,0 +1,175 @@
+"""The card of a finished run's model: what it is, what it was trained on and how, its use and its limits, with the hub's metadata."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import platform
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+import yaml
+from huggingface_hub import ModelCardData
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from safetensors import safe_open
+
+from remedy.data_gen.config import DataConfig
+from remedy.files import file_name, write_text
+from remedy.messages import as_markdown, one_line
+from remedy.models.model_manifest import CONFIG_FILE, read_training
+from remedy.settings import UserError, build, read_yaml
+
+CARD = "README.md"
+NOT_EVALUATED = "No evaluation is recorded in this card: nothing is claimed of how often the model is right."
+"""Gives way to the results of evaluations, which are made after a training."""
+_ABSOLUTE = re.compile(r"/[^/\n]+/|~/|[A-Za-z]:[\\/]")
+_LONGEST = 2000
+"""Characters of a cell."""
+
+
+def write_card(folder: Path) -> Path:
+    """Write the card of a finished model, a function of what is recorded in its folder; returns its path.
+
+    Raises:
+        UserError: a file that it is made of is missing or damaged.
+    """
+    written = read_yaml(folder / CONFIG_FILE)
+    section, train = written.get("model") or {}, written.get("train") or {}
+    base, adapters = section.get("name_or_path"), (folder / "adapter_config.json").exists()
+    mixers = section.get("mixers") or []
+    task = written["data"]["task"]["kind"]
+    tags = ["cwm-remedy", "code-world-model", "execution-traces", task, *mixers, *(["lora"] if adapters else [])]
+    relation = ("adapter" if adapters else "finetune") if base and is_hub_name(base) else None
+    metadata = ModelCardData(
+        language="code",
+        library_name="cwm-remedy" if not base else "peft" if adapters else "transformers",
+        pipeline_tag="text-generation",
+        tags=[file_name(tag) for tag in tags],
+        base_model=base if relation else None,
+    )
+    metadata["base_model_relation"] = relation  # what is None is left out
+    said = without_paths(written)
+    base, section, data = (said.get("model") or {}).get("name_or_path"), said.get("model") or {}, said["data"]
+    what = f"LoRA adapters of {base}" if adapters else f"{base}, trained further" if base else "A decoder of its own"
+    simulates = "remedy simulate FOLDER PROGRAM.py\n" if data.get("context") and data["format"] != "symbolic" else ""
+    first = "" if base else "after `import remedy.models.decoder`, "
+    uses = f"With Transformers: {first}`AutoModelForCausalLM.from_pretrained(FOLDER)`."
+    if adapters:
+        uses = "`remedy merge FOLDER --out MERGED` writes a model that needs no adapters, for Transformers and servers."
+    rows = {
+        "Model": _flow(section),
+        "Parameters": f"{_parameters(folder):,}{' in the adapters' if adapters else ''}",
+        "Programs": ": ".join([*_described(written["data"]), _flow(data["task"])]),
+        "Traces": _flow({key: value for key, value in data.items() if key != "task"}),
+        "Mixed with": _flow(said.get("mixture") or {}),
+        "Curriculum": _flow(train.get("curriculum") or {}),
+        "Tokenizer": _flow(said.get("tokenizer") or {}),
+        "Learnt": f"tokens of the roles {', '.join(train.get('loss_roles') or ['of the trace'])}",
+        **_training(folder),
+    }
+    table = "\n".join(f"| {head} | {cell(value)} |" for head, value in rows.items() if value)
+    packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "torch", "transformers"))
+    text = f"""---
+{metadata.to_yaml()}
+---
+# {cell(written.get("name") or folder.name)}
+
+{cell(what)}: it predicts what a Python program does, frame by frame, as a trace of the lines that run and of the variables then.
+
+| | |
+|---|---|
+{table}
+
+All settings stand in `{CONFIG_FILE}`. Made with Python {platform.python_version()}, {packages}.
+
+## Use
+
+With cwm-remedy, where FOLDER holds these files:
+
+```
+{simulates}remedy evaluate FOLDER EVALUATION.yaml --out RESULTS
+```
+
+{uses}
+
+## Evaluations
+
+{NOT_EVALUATED}
+
+## Limits
+
+- It was trained on the programs above alone, in the one form of traces that they have there. What it does on others is not known.
+- What it writes is a prediction, which may be wrong in any frame. It is no way to run a program, or to check one.
+- Traces are those of CPython {platform.python_version()}. Other versions trace other events.
+- One training, of one seed: other seeds may give other results.
+"""
+    write_text(folder / CARD, text)
+    return folder / CARD
+
+
+def without_paths(value: Any) -> Any:
+    """Settings with the last part alone of every absolute path in them."""
+    if isinstance(value, Mapping):
+        return {key: without_paths(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_paths(one) for one in value]
+    return PureWindowsPath(value).name if isinstance(value, str) and _ABSOLUTE.match(value) else value
+
+
+def name_problem(name: str) -> str:
+    """Say why a name is none of the hub's; empty if it may be one."""
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        return one_line(str(error), 200)
+    return ""
+
+
+def is_hub_name(name: str) -> bool:
+    """Say if a model's name is one of the hub, and no folder here."""
+    return not name_problem(name) and not Path(name).exists()
+
+
+def _described(data: Mapping[str, Any]) -> list[str]:
+    """A phrase on the programs; none where their task is a plug-in's that is not here."""
+    with contextlib.suppress(UserError):
+        return [build(DataConfig, data).task.describe()]
+    return []
+
+
+def _training(folder: Path) -> dict[str, str]:
+    """Return what a training took; nothing of merged models, whose adapters took it."""
+    took: dict[str, Any] = {**(read_training(folder) or {})}
+    computed = took.pop("computed", None) or {}
+    found = {**took, **{f"validation {name}": value for name, value in (took.pop("validation", None) or {}).items()}}
+    said = {
+        name: f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+        for name, value in found.items()
+        if type(value) in (int, float)
+    }
+    kernels = "; ".join(f"{mixer}: {how}" for mixer, how in computed.get("mixers", {}).items())
+    return {name.replace("_", " ").capitalize(): value for name, value in {**said, "kernels": kernels}.items()}
+
+
+def _parameters(folder: Path) -> int:
+    count = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            count += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return count
+
+
+def _flow(section: Any) -> str:
+    """A section of settings on one line, without what is not set."""
+    if isinstance(section, Mapping):
+        section = {key: value for key, value in section.items() if value or (value == 0 and value is not False)}
+    return yaml.safe_dump(section, default_flow_style=True, sort_keys=False, width=math.inf).strip() if section else ""
+
+
+def cell(value: Any) -> str:
+    """A text as a Markdown table shows it, on one line; nothing in it acts."""
+    return as_markdown(one_line(str(value), _LONGEST)).replace("|", "\\|")

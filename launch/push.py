@@ -32,8 +32,8 @@ _PLACE = r'path\w*"?\s*:\s*"?(?:/[^/\s"]+|~|[A-Za-z]:)[\\/][^\s",}]*'
 
 
 class Staged(NamedTuple):
-    """Folder to push, whose unchanged files are links; the kind of its repository; what was changed in it, in sentences; and whether its
-    card names a licence."""
+    """Folder to push, whose unchanged files are links; the kind of its repository; what was changed, in sentences; and whether its card
+    names a licence."""
 
     folder: Path
     kind: str

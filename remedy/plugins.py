@@ -6,6 +6,7 @@ the group `remedy.plugins`, which are imported once a name is asked for that is 
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -79,7 +80,7 @@ def load_known_plugins() -> bool:
 
 def plugins_section() -> dict[str, dict[str, str]]:
     """Return a section for all that this process makes: `plugins`, the modules that were imported as such, each with a digest of its
-    package's sources; nothing without any."""
+    package's sources, or of its file and those beside it that it imports; nothing without any."""
     return {"plugins": dict(sorted(_loaded.items()))} if _loaded else {}
 
 
@@ -104,11 +105,28 @@ def _is_at(origin: str | None, path: Path) -> bool:
 
 
 def _digest(module: ModuleType) -> str:
-    """Digest the sources of the package that a module is of."""
+    """Digest the sources of the package that a module is of, or its file with its helpers."""
     top = sys.modules[module.__name__.split(".")[0]]
     file = Path(top.__file__ or module.__file__ or "")
-    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else _with_helpers(file)
     digest = hashlib.sha256()
     for one in files:
         digest.update(one.relative_to(file.parent).as_posix().encode() + b"\0" + one.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _with_helpers(file: Path) -> list[Path]:
+    """A module's file, those beside it that it imports, and those that they import."""
+    found = [file]
+    for one in found:
+        for node in ast.walk(ast.parse(one.read_bytes())) if one.suffix == ".py" else ():
+            match node:
+                case ast.Import(names):
+                    imported = [alias.name for alias in names]
+                case ast.ImportFrom(str(name)):
+                    imported = [name]
+                case _:
+                    continue
+            beside = (file.with_name(f"{name.partition('.')[0]}.py") for name in imported)
+            found += [helper for helper in beside if helper not in found and helper.exists()]
+    return found

@@ -112,19 +112,25 @@ def test_worker_processes_know_those_of_the_command_line(tmp_path: Path) -> None
 @pytest.mark.usefixtures("forgotten")
 def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    source = (TEMPLATES / "countdown.py").read_text()
+    source = f'"""Imports a helper."""\nimport json, aiding\n{(TEMPLATES / "countdown.py").read_text()}'
+    (tmp_path / "aiding.py").write_text("from aided import ONE")
+    (tmp_path / "aided.py").write_text("ONE = 1")
     data = {**DATA, "format": "cwm", "string_encoding": "plain"}
     config = {**FILES["data.yaml"], "data": data, "tokenizer": {"kind": "chars"}, "plugins": ["./countdown.py"]}
     (tmp_path / "data.yaml").write_text(yaml.safe_dump(config))
     (tmp_path / "countdown.py").write_text(source)
     assert remedy(["generate", "data.yaml", "--out", "data"]).status == 0
     assert plugins.plugins_section()["plugins"].keys() == {"countdown"}
-    for registered in (TASKS, sys.modules, plugins._loaded):
-        registered.pop("countdown")
-    (tmp_path / "countdown.py").write_text(source.replace("n -= 1", "n = n - 1"))
-    ended = remedy(["generate", "data.yaml", "--out", "data"])
-    assert ended.status == 2
-    assert "another data set (it differs in plugins)" in ended.errors
+    for file, changed in (("countdown", source.replace("n -= 1", "n = n - 1")), ("aided", "ONE = 2")):
+        before = (tmp_path / f"{file}.py").read_text()
+        for name in ("countdown", "aiding", "aided"):
+            for registered in (TASKS, sys.modules, plugins._loaded):
+                registered.pop(name, None)
+        (tmp_path / f"{file}.py").write_text(changed)
+        ended = remedy(["generate", "data.yaml", "--out", "data"])
+        assert ended.status == 2
+        assert "another data set (it differs in plugins)" in ended.errors
+        (tmp_path / f"{file}.py").write_text(before)
 
 
 @pytest.mark.parametrize(

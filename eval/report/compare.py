@@ -77,8 +77,10 @@ def compare_logs(
     share the level of one comparison (Holm).
 
     Raises:
-        UserError: as `read_logs`; the sides share no task, or no example of one.
+        UserError: as `read_logs`; the sides share a log, or no task, or no example of one.
     """
+    if same := {one.resolve() for one in _files(baseline)} & {one.resolve() for one in _files(treatment)}:
+        raise UserError(f"{min(same)}: is on both sides: give logs of two models")
     names = side_names(baseline, treatment)
     sides = [
         read_logs(path, how or Reading()).assign(variant=side)
@@ -95,6 +97,11 @@ def compare_logs(
         for task in mine
         if task not in tasks
     ]
+    for path, side in zip((baseline, treatment), sides):
+        if len(none := side.loc[side["right"].isna(), "example"]):
+            remarks.append(
+                f"{path}: {len(none)} of {len(side)} examples have no score, the first of them {none.iloc[0]!r}."
+            )
     records = pd.concat(sides).assign(**NEUTRAL)
     records["run"] = records["variant"] + " " + records["run"]
     comparisons = []
@@ -143,18 +150,19 @@ def read_logs(path: Path, how: Reading) -> pd.DataFrame:
         UserError: no log is found, a log cannot be read or did not end well, a score or cluster must be named, or a score is neither
             right nor wrong.
     """
-    files = [path]
-    if path.is_dir():
-        files = sorted(
-            one for one in path.rglob("*") if one.suffix in KINDS and not one.name.startswith((".", "results_"))
-        )
-    tables = [table for file in files if len(table := _read_log(file, how))]
+    tables = [table for file in _files(path) if len(table := _read_log(file, how))]
     if not tables:
         raise UserError(
             f"{path}: has no results by example: give lm-eval samples (--log_samples), inspect_ai logs, or a table with the "
             "columns id and right (CSV, JSON lines or Parquet)"
         )
     return pd.concat(tables)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(one for one in path.rglob("*") if one.suffix in KINDS and not one.name.startswith((".", "results_")))
 
 
 def _read_log(path: Path, how: Reading) -> pd.DataFrame:
@@ -169,8 +177,8 @@ def _read_log(path: Path, how: Reading) -> pd.DataFrame:
     found = []
     for row in rows:
         metric = metrics[row.task]
-        if metric in row.scores or not row.scores:  # not another filter's row
-            right = _right(path, row, metric, how.right_from) if row.scores else None
+        if metric in row.scores or not row.scores or path.suffix not in TABLES:  # not lm-eval's row of another filter
+            right = _right(path, row, metric, how.right_from) if metric in row.scores else None
             names = row.task, metric, row.example, _cluster(path, row, how.cluster)
             found.append((f"{path} {row.seed}", *names, right, "" if right else "wrong"))
     table = pd.DataFrame(found, columns=["run", "task", "metric", "example", "cluster", "right", "failure"])

@@ -1,6 +1,7 @@
 """Logs of lm-evaluation-harness and inspect_ai, written by them (`examples/harness_logs/make.py`), judged by our rules."""
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -82,10 +83,22 @@ def test_a_scorer_of_several_scores_gives_each_by_its_name(tmp_path: Path) -> No
 
 
 def test_examples_that_no_log_scores_are_counted(tmp_path: Path) -> None:
-    sides = [inspect_log(tmp_path / name, [{"exact": {"value": "C"}}] * 3 + [None]) for name in ("a.json", "b.json")]
-    assert compare_logs(*sides).remarks == [
-        "b in place of a on reverse: 1 of 4 examples are not scored in every log: left out."
+    """Of a sample without any score, and of one that another scorer alone has scored, in each log."""
+    both = {"exact": {"value": "C"}, "length": {"value": 3}}
+    scores: list[dict | None] = [both, both, None, {"length": both["length"]}]
+    sides = [inspect_log(tmp_path / name, scores) for name in ("a.json", "b.json")]
+    assert compare_logs(*sides, Reading(metric="exact")).remarks == [
+        *(f"{side}: 2 of 4 examples have no score, the first of them '2-1'." for side in sides),
+        "b in place of a on reverse: 2 of 4 examples are not scored in every log: left out.",
     ]
+
+
+def test_a_log_is_not_compared_with_itself(tmp_path: Path) -> None:
+    log = table(tmp_path / "a.csv", [1] * 6)
+    (tmp_path / "b.csv").symlink_to(log)
+    for other in (log, tmp_path, tmp_path / "b.csv"):
+        with pytest.raises(UserError, match=r"a\.csv: is on both sides: give logs of two models"):
+            compare_logs(log, other)
 
 
 def test_clusters_that_differ_between_logs_are_refused(tmp_path: Path) -> None:
@@ -158,7 +171,7 @@ def test_a_table_with_seeds_is_several_runs(tmp_path: Path) -> None:
 def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dict, how: Reading, message: str) -> None:
     path = table(tmp_path / "a.csv", right, **columns)
     with pytest.raises(UserError, match=message):
-        compare_logs(path, path, how)
+        compare_logs(path, shutil.copy(path, tmp_path / "b.csv"), how)
 
 
 def test_scores_between_take_a_threshold(tmp_path: Path) -> None:

@@ -87,6 +87,10 @@ count = 0
 Lines = list[str]
 
 
+# The lists below are filled by hand: one entry a line would be five pages.
+# fmt: off
+
+
 class Writer:
     """Writes statements over the variables a, b, c (numbers), items (a list), table (a dict) and text."""
 
@@ -113,52 +117,23 @@ class Writer:
     def number(self) -> str:
         r = self.random
         x, y, n = r.choice("abc"), r.choice("abc"), r.randint(-2, 4)
-        return r.choice(
-            [
-                str(n),
-                x,
-                f"{x} + {n}",
-                f"({x} - {y})",
-                f"{x} * {n}",
-                f"{x} // {y}",
-                f"{x} % {n}",
-                f"-{x}",
-                f"items[{n}]",
-                f"table['{r.choice('kxy')}']",
-                f"len(text) + {n}",
-                f"({x} if {y} > {n} else {n})",
-                f"max({x}, {y}, {n})",
-                f"power({x})",
-                f"power({x}, n={n})",
-                f"fall({abs(n)})",
-                "sum(items)",
-                "int(text)",
-                f"(c := {x} & 7)",
-                f"sum(i * {n} for i in items if i != {x})",
-                f"(lambda q, *r, k={n}: q + k)({x})",
-                f"[*items, {n}][-1]",
-                "sorted(items, key=lambda i: -i)[0]",
-                f"next(numbers({n}))",
-                f"{{**table, 'z': {n}}}['z']",
-                f"functools.reduce(lambda p, q: p + q, items, {n})",
-                f"(\n        {x} +\n        {y})",
-                f"math.gcd(abs({x}), 6)",
-                f"len([(i, j) for i in range(2) for j in items if (w := i + j) > {n}])",
-            ]
-        )
+        return r.choice([
+            str(n), x, f"{x} + {n}", f"({x} - {y})", f"{x} * {n}", f"{x} // {y}", f"{x} % {n}", f"-{x}",
+            f"items[{n}]", f"table['{r.choice('kxy')}']", f"len(text) + {n}", f"({x} if {y} > {n} else {n})",
+            f"max({x}, {y}, {n})", f"power({x})", f"power({x}, n={n})", f"fall({abs(n)})", "sum(items)",
+            "int(text)", f"(c := {x} & 7)", f"sum(i * {n} for i in items if i != {x})",
+            f"(lambda q, *r, k={n}: q + k)({x})", f"[*items, {n}][-1]", "sorted(items, key=lambda i: -i)[0]",
+            f"next(numbers({n}))", f"{{**table, 'z': {n}}}['z']",
+            f"functools.reduce(lambda p, q: p + q, items, {n})", f"(\n        {x} +\n        {y})",
+            f"math.gcd(abs({x}), 6)", f"len([(i, j) for i in range(2) for j in items if (w := i + j) > {n}])",
+        ])
 
     def condition(self) -> str:
         r = self.random
-        return r.choice(
-            [
-                f"{self.number()} > {self.number()}",
-                "items",
-                "not table",
-                f"{r.choice('abc')} in items",
-                f"0 < {self.number()} <= 3 or text",
-                "text == 'ab' and a",
-            ]
-        )
+        return r.choice([
+            f"{self.number()} > {self.number()}", "items", "not table", f"{r.choice('abc')} in items",
+            f"0 < {self.number()} <= 3 or text", "text == 'ab' and a",
+        ])
 
     def block(self, least: int = 1) -> Lines:
         self.depth += 1
@@ -170,60 +145,25 @@ class Writer:
 
     def statement(self) -> Lines:
         kinds: list[Callable[[], Lines]] = [
-            self.simple,
-            self.simple,
-            self.branch,
-            self.loop,
-            self.loop_while,
-            self.attempt,
-            self.attempt,
-            self.manage,
-            self.match,
-            self.function,
-            self.generator,
-            self.comprehension,
-            self.make_class,
-            self.coroutine,
-            self.raises,
+            self.simple, self.simple, self.branch, self.loop, self.loop_while, self.attempt, self.attempt,
+            self.manage, self.match, self.function, self.generator, self.comprehension, self.make_class,
+            self.coroutine, self.raises,
         ]
         return self.random.choice(kinds)()
 
     def simple(self) -> Lines:
         r, n = self.random, self.number
-        return r.choice(
-            [
-                [f"a = {n()}"],
-                [f"b = {n()}"],
-                [f"c += {n()}"],
-                [f"items.append({n()})"],
-                [f"table['x'] = {n()}"],
-                [f"text += str({n()})"],
-                [f"a, *items = [{n()}, {n()}, {n()}]"],
-                ["a, b = b, a"],
-                [f"items[0], c = c, {n()}"],
-                ["del table['k']"],
-                ["del items[0]"],
-                [f"a = {n()}; b = {n()}"],
-                ["# nothing", "pass"],
-                [f"assert {self.condition()}"],
-                ["print(f'{a} {text!r:>5}', end='')"],
-                ["count += 1"],
-                [f"d{r.randint(0, 9)}: int = {n()}"],
-                ["a = \\", f"    {n()}"],
-                ["text = '''x", "y'''"],
-                ["'a text that is no docstring'"],
-                ["odd = Odd()"],
-                ["o = object()"],
-                ["def later(): pass"],
-                ["m = math"],
-                ["e = ...", "nothing = None"],
-                ["i = iter(items); a = next(i, 0)"],
-                ["gone = Gone(); del gone"],
-                ["gone = Gone()", "gone = None"],
-                [f"a = b = {n()}"],
-                ["items[1:] = items[::-1]"],
-            ]
-        )
+        return r.choice([
+            [f"a = {n()}"], [f"b = {n()}"], [f"c += {n()}"], [f"items.append({n()})"], [f"table['x'] = {n()}"],
+            [f"text += str({n()})"], [f"a, *items = [{n()}, {n()}, {n()}]"], ["a, b = b, a"],
+            [f"items[0], c = c, {n()}"], ["del table['k']"], ["del items[0]"], [f"a = {n()}; b = {n()}"],
+            ["# nothing", "pass"], [f"assert {self.condition()}"], ["print(f'{a} {text!r:>5}', end='')"],
+            ["count += 1"], [f"d{r.randint(0, 9)}: int = {n()}"], ["a = \\", f"    {n()}"],
+            ["text = '''x", "y'''"], ["'a text that is no docstring'"], ["odd = Odd()"], ["o = object()"],
+            ["def later(): pass"], ["m = math"], ["e = ...", "nothing = None"],
+            ["i = iter(items); a = next(i, 0)"], ["gone = Gone(); del gone"], ["gone = Gone()", "gone = None"],
+            [f"a = b = {n()}"], ["items[1:] = items[::-1]"],
+        ])
 
     def branch(self) -> Lines:
         lines = [f"if {self.condition()}:", *self.block()]
@@ -251,19 +191,11 @@ class Writer:
         return lines + (["else:", *self.block()] if self.random.random() < 0.3 else [])
 
     def raises(self) -> Lines:
-        what = self.random.choice(
-            [
-                "ValueError('x')",
-                "KeyError",
-                "ZeroDivisionError()",
-                "KeyboardInterrupt",
-                "SystemExit(2)",
-                "BaseException",
-                "ExceptionGroup('g', [ValueError(1), KeyError(2)])",
-                "StopIteration(3)",
-                "RecursionError",
-            ]
-        )
+        what = self.random.choice([
+            "ValueError('x')", "KeyError", "ZeroDivisionError()", "KeyboardInterrupt", "SystemExit(2)",
+            "BaseException", "ExceptionGroup('g', [ValueError(1), KeyError(2)])", "StopIteration(3)",
+            "RecursionError",
+        ])
         tail = self.random.choice(["", "", " from None", " from OSError('cause')"])
         return [f"if {self.condition()}: raise {what}{tail}"]
 
@@ -291,25 +223,18 @@ class Writer:
                 return [*lines, "finally:", *self.block()]
         if r.random() < 0.4:
             lines += [
-                "finally:",
-                *self.block(),
+                "finally:", *self.block(),
                 *(["    return a"] if r.random() < 0.1 and "*" not in "".join(lines) else []),
             ]
         return lines
 
     def manage(self) -> Lines:
-        what = self.random.choice(
-            [
-                "Manager(True) as m",
-                "Manager(False)",
-                "managed(1) as x, Manager(a)",
-                "contextlib.suppress(ValueError, KeyError)",
-                "(Manager(1) as p, managed(2) as q)",
-            ]
-        )
+        what = self.random.choice([
+            "Manager(True) as m", "Manager(False)", "managed(1) as x, Manager(a)",
+            "contextlib.suppress(ValueError, KeyError)", "(Manager(1) as p, managed(2) as q)",
+        ])
         return [
-            f"with {what}:",
-            *self.block(),
+            f"with {what}:", *self.block(),
             *([f"    {line}" for line in self.raises()] if self.random.random() < 0.5 else []),
         ]
 
@@ -321,8 +246,7 @@ class Writer:
         return [
             f"match {subject}:",
             *(line for case in cases for line in (f"    case {case}:", *(f"    {one}" for one in self.block()))),
-            "    case _:",
-            *(f"    {one}" for one in self.block()),
+            "    case _:", *(f"    {one}" for one in self.block()),
         ]
 
     def function(self) -> Lines:
@@ -332,8 +256,7 @@ class Writer:
         )
         decorated = ["@traced"] if self.random.random() < 0.3 else []
         lines = [
-            *decorated,
-            f"def {name}(x, y=2, *rest, z: int = 3, **named):",
+            *decorated, f"def {name}(x, y=2, *rest, z: int = 3, **named):",
             "    nonlocal c" if self.depth == 0 else "    c = 1",
         ]
         if self.random.random() < 0.3:
@@ -345,108 +268,68 @@ class Writer:
         return [*lines, "    return c - y", call]
 
     def raises_in_function(self) -> Lines:
-        return self.random.choice(
-            [
-                ["if x > 2: raise ValueError(x)"],
-                ["try:", "    return x // y", "finally:", "    y = 0"],
-                ["if x:", "    return"],
-            ]
-        )
+        return self.random.choice([
+            ["if x > 2: raise ValueError(x)"], ["try:", "    return x // y", "finally:", "    y = 0"],
+            ["if x:", "    return"],
+        ])
 
     def generator(self) -> Lines:
         name = self.new()
         return [
             f"{name} = {self.random.choice(['numbers(3)', 'both(2)', '(i + a for i in items)'])}",
-            *self.random.choice(
-                [
-                    [f"a = next({name})"],
-                    [f"b = sum({name})"],
-                    [f"next({name})", f"{name}.close()"],
-                    [f"{name}.close()"],
-                    [f"next({name})", f"c = {name}.send(None)"],
-                    [f"next({name})", f"b = {name}.throw(ValueError('in'))"],
-                    [f"next({name})", f"del {name}"],
-                    [f"items = [*{name}]"],
-                    [f"a, b, *items = {name}"],
-                    [f"dict(zip('ab', {name}))"],
-                ]
-            ),
+            *self.random.choice([
+                [f"a = next({name})"], [f"b = sum({name})"], [f"next({name})", f"{name}.close()"],
+                [f"{name}.close()"], [f"next({name})", f"c = {name}.send(None)"],
+                [f"next({name})", f"b = {name}.throw(ValueError('in'))"], [f"next({name})", f"del {name}"],
+                [f"items = [*{name}]"], [f"a, b, *items = {name}"], [f"dict(zip('ab', {name}))"],
+            ]),
         ]
 
     def comprehension(self) -> Lines:
         return [
-            self.random.choice(
-                [
-                    "items = [i + 1 for i in items if i]",
-                    "s = {i % 2 for i in items}",
-                    "table |= {str(i): i for i in range(2)}",
-                    "items = [j for i in range(2) for j in [i, a]]",
-                    "items = [[j for j in range(i % 3)] for i in items if isinstance(i, int)][-1:]",
-                    "a = any(i > b for i in items)",
-                    "items = [\n        i // b\n        for i in items\n        if i\n    ]",
-                ]
-            )
+            self.random.choice([
+                "items = [i + 1 for i in items if i]", "s = {i % 2 for i in items}",
+                "table |= {str(i): i for i in range(2)}", "items = [j for i in range(2) for j in [i, a]]",
+                "items = [[j for j in range(i % 3)] for i in items if isinstance(i, int)][-1:]",
+                "a = any(i > b for i in items)",
+                "items = [\n        i // b\n        for i in items\n        if i\n    ]",
+            ])
         ]
 
     def make_class(self) -> Lines:
         name = self.new().upper()
-        return self.random.choice(
+        return self.random.choice([
             [
-                [
-                    f"class {name}(Manager):",
-                    "    kinds = [k for k in 'ab']",
-                    "    for n in range(2): last = n",
-                    "    def area(self):",
-                    "        return super().__enter__()",
-                    f"a = {name}(a).area()",
-                ],
-                [
-                    "@dataclasses.dataclass(order=True)",
-                    f"class {name}:",
-                    "    x: int = 1",
-                    "    y: list = dataclasses.field(default_factory=list)",
-                    "    def __post_init__(self):",
-                    "        self.x += 1",
-                    f"p = {name}(a)",
-                ],
-                [f"class {name}(enum.Enum):", "    ONE = 1", "    TWO = ONE + 1", f"k = {name}(2)"],
-                [f"class {name}:", "    locals()[5] = 1", "    locals()['no name'] = 2", "    y = 2", f"b = {name}.y"],
-                [f"{name} = collections.namedtuple('{name}', 'x y')", f"p = {name}(a, y=2)", "a, b = p.x, p.y"],
-                [f"class {name}:", "    @property", "    def half(self): return 1 / a", f"c = {name}().half"],
-                [
-                    f"class {name}(type):",
-                    "    __name__ = 5",
-                    f"class {name}2(metaclass={name}):",
-                    "    z = 1",
-                    f"o = {name}2()",
-                    "o = o.z",
-                ],
-            ]
-        )
+                f"class {name}(Manager):", "    kinds = [k for k in 'ab']", "    for n in range(2): last = n",
+                "    def area(self):", "        return super().__enter__()", f"a = {name}(a).area()",
+            ],
+            [
+                "@dataclasses.dataclass(order=True)", f"class {name}:", "    x: int = 1",
+                "    y: list = dataclasses.field(default_factory=list)", "    def __post_init__(self):",
+                "        self.x += 1", f"p = {name}(a)",
+            ],
+            [f"class {name}(enum.Enum):", "    ONE = 1", "    TWO = ONE + 1", f"k = {name}(2)"],
+            [f"class {name}:", "    locals()[5] = 1", "    locals()['no name'] = 2", "    y = 2", f"b = {name}.y"],
+            [f"{name} = collections.namedtuple('{name}', 'x y')", f"p = {name}(a, y=2)", "a, b = p.x, p.y"],
+            [f"class {name}:", "    @property", "    def half(self): return 1 / a", f"c = {name}().half"],
+            [
+                f"class {name}(type):", "    __name__ = 5", f"class {name}2(metaclass={name}):", "    z = 1",
+                f"o = {name}2()", "o = o.z",
+            ],
+        ])
 
     def coroutine(self) -> Lines:
         name = self.new()
-        inner = self.random.choice(
-            [
-                ["got = await Waits()"],
-                ["got = [i async for i in Counted(2)]"],
-                ["async for i in Counted(2):", "    got = i"],
-                ["async with Counted(0) as k: raise ValueError"],
-                ["got = await Waits() + await Waits()"],
-            ]
-        )
-        drive = self.random.choice(
-            [
-                ["try:", "    while True: k.send(a)", "except StopIteration as end:", "    b = end.value"],
-                ["k.close()"],
-                ["try: k.throw(KeyError('in'))", "except KeyError: pass"],
-            ]
-        )
+        inner = self.random.choice([
+            ["got = await Waits()"], ["got = [i async for i in Counted(2)]"],
+            ["async for i in Counted(2):", "    got = i"], ["async with Counted(0) as k: raise ValueError"],
+            ["got = await Waits() + await Waits()"],
+        ])
+        drive = self.random.choice([
+            ["try:", "    while True: k.send(a)", "except StopIteration as end:", "    b = end.value"],
+            ["k.close()"], ["try: k.throw(KeyError('in'))", "except KeyError: pass"],
+        ])
         return [
-            f"async def {name}():",
-            "    got = 0",
-            *(f"    {line}" for line in inner),
-            "    return got",
-            f"k = {name}()",
-            *drive,
+            f"async def {name}():", "    got = 0", *(f"    {line}" for line in inner), "    return got",
+            f"k = {name}()", *drive,
         ]

@@ -185,7 +185,6 @@ def test_windows_that_predict_something_learnt_are_drawn_alike() -> None:
             {"format": "repl"},
             "memory 2: nothing that a model writes in the repl format says where a frame ends: use cwm",
         ),
-        ({"reveal": {"answer_only": True}}, "memory 2 does nothing with reveal.answer_only"),
         ({"memory": True}, "memory: must be a number of frames"),
         (
             {"memory": {"frames": 2, "open_calls": True}, "format": "symbolic"},

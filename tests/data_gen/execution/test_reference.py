@@ -13,7 +13,6 @@ import pytest
 
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.recorder import Recorder
-from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 from remedy.data_gen.execution.tracer import trace
 from tests.data_gen.execution.library_programs import library_programs
 from tests.data_gen.execution.random_programs import Writer
@@ -85,18 +84,13 @@ def outcomes(programs: Iterable[Program]) -> Counter[str]:
     return found
 
 
-def test_frames_of_random_programs_are_the_references(own_process: None) -> None:
-    found = outcomes(Writer(number).program() for number in range(500))
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.weekly)])
+def test_frames_of_random_programs_are_the_references(count: int, own_process: None) -> None:
+    found = outcomes(Writer(number).program() for number in range(count))
     assert set(found) <= {"ok", "raised", "syntax", "repr"}
-    assert found["ok"] > 200
-    assert found["raised"] > 100
-
-
-@pytest.mark.weekly
-def test_frames_of_ten_thousand_random_programs_are_the_references(own_process: None) -> None:
-    found = outcomes(Writer(number).program() for number in range(100, 10_100))
-    assert set(found) <= {"ok", "raised", "syntax", "repr"}
-    assert found["ok"] + found["raised"] > 9_700
+    assert found["ok"] > count * 2 // 5
+    assert found["raised"] > count // 5
+    assert found["ok"] + found["raised"] > count * 97 // 100
 
 
 @pytest.mark.slow
@@ -104,23 +98,3 @@ def test_frames_of_the_standard_library_are_the_references(own_process: None) ->
     found = outcomes(library_programs())
     assert found["ok"] > 60
     assert set(found) <= {"ok", "raised", "repr"}
-
-
-@pytest.mark.slow
-def test_the_sandbox_gives_the_same_frames(own_process: None) -> None:
-    """For whoever is not the user: through processes, pipes and the check of replies."""
-    programs = [Writer(number).program() for number in range(20_000, 20_100)]
-    with Sandbox(TracerConfig()) as box:
-        for program in programs:
-            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    here: Any = trace(program)
-                except ProgramError as error:
-                    here = error.kind
-            try:
-                there: Any = box.trace(program)
-            except ProgramError as error:
-                there = error.kind
-            assert type(here) is type(there), f"{there}\n{program.code}"
-            assert here == there if isinstance(here, str) else here.frames == there.frames, program.code

@@ -53,7 +53,7 @@ next(g)
 x = g.throw(ValueError)"""
 EARLIER = """class A:
     def __repr__(self):
-        return 'A' + '' * sum(map(ord, 'x' * 10**7))
+        return 'A' + '' * sum(map(ord, 'x' * 10**6))
 n = A()
 import signal
 signal.setitimer(signal.ITIMER_REAL, 0.05)
@@ -159,15 +159,6 @@ def test_the_temporary_folder_can_be_written_to_a_limit_and_is_emptied(sandbox: 
     assert first.frames[-2].locals["y"].text == "['a', 'b']"
 
 
-def test_temporary_files_are_made_in_the_programs_own_folder(sandbox: Sandbox) -> None:
-    temporary = program("import tempfile\nwith tempfile.TemporaryFile() as f: f.write(b'x')\nx = tempfile.gettempdir()")
-    state = sandbox.trace(temporary).frames[-2].locals
-    assert state is not None
-    name = ast.literal_eval(state["x"].text)
-    assert Path(name).parent.name.startswith("remedy-")
-    assert Path(name).name == "program"
-
-
 @pytest.mark.parametrize("how", ["os.setsid(); time.sleep(60)", "time.sleep(60)"])
 def test_processes_are_refused_by_the_walls_and_without_them_die_with_their_program(sandbox: Sandbox, how: str) -> None:
     # `fork_exec` is below what Python reports. Without walls a limit refuses it, though not to root: the server kills what is left.
@@ -210,15 +201,6 @@ def test_bubblewrap_hides_files_and_environment(tmp_path: Path, monkeypatch: pyt
     assert int(state["z"].text) < 6  # of all processes, only the sandbox's own
     with pytest.raises(ValueError, match="remove `python`"):
         TracerConfig(isolation="trusted", python="python3")
-
-
-def test_sets_of_strings_have_one_order_in_every_run() -> None:
-    shuffled = program("x = list({'ab', 'cd', 'ef', 'gh', 'ij', 'kl'})")
-    frames = []
-    for _ in range(2):
-        with Sandbox(limited()) as box:
-            frames.append(box.trace(shuffled).frames)
-    assert frames[0] == frames[1]
 
 
 def test_another_interpreter_runs_the_programs_and_is_named(tmp_path: Path) -> None:

@@ -291,22 +291,3 @@ def test_files_that_are_no_text_are_left_out_and_counted(tmp_path: Path, caplog:
     [record] = caplog.records
     assert "1 of 2 files left out" in record.getMessage()
     assert "latin.py" in record.getMessage()
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ('{"code": "def f(x): return x", "input": "1", "output": 1}', "output is to be text, not 1"),
-        ('{"code": 3, "input": "1"}', "code is to be text, not 3"),
-        ('{"code": "def f(x): return x", "input": ["1"]}', "input is to be text, not"),
-        ("[" * 50_000, "not a JSON object"),
-    ],
-    ids=lambda value: value[:30],
-)
-def test_malformed_lines_are_named_in_one_short_line(tmp_path: Path, line: str, says: str) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text(line + "\n")
-    with pytest.raises(ConfigError, match=r"p\.jsonl:1: ") as error:
-        examples(config(path), "train", [0])
-    assert says in str(error.value)
-    assert len(str(error.value).replace(str(path), "")) < 300

@@ -2,7 +2,7 @@
 
 import ast
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.describe import describe
 from remedy.data_gen.execution.program import Value
-from remedy.data_gen.roles import Role, spans_text
-from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.string_encodings import ENCODINGS, escape, pieces, source_pieces
-from remedy.launch.trace import trace as trace_file
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends.characters import CharacterSettings
-from remedy.settings import ConfigError, build
 
 REVERSE = Path(__file__).resolve().parents[3] / "examples" / "reverse.py"
 
@@ -88,23 +80,3 @@ def test_source_literals_are_marked_but_not_docstrings_or_comments() -> None:
     source = '"""It\'s a docstring."""\nx = \'a b\' + "c"  # don\'t\n'
     assert [p.text for p in source_pieces(source) if p.string] == ["'a b'", '"c"']
     assert "".join(p.text for p in source_pieces(source)) == source
-
-
-@pytest.fixture
-def hex_encoding() -> Iterator[str]:
-    ENCODINGS.register("hex")(lambda s: s.encode("utf-8", "surrogatepass").hex())
-    yield "hex"
-    del ENCODINGS["hex"]
-
-
-def test_an_encoding_from_outside_is_generated_traced_and_tokenized(hex_encoding: str) -> None:
-    task = {"kind": "composition", "depth": 1, "functions": ["mirror_str"]}
-    data = build(DataConfig, {"task": task, "string_encoding": hex_encoding}, "test")
-    example = examples(data, "train", [0])[0]
-    tokens = build_tokenizer(CharacterSettings(), data).encode(example.spans)
-    assert len(tokens.ids) > len(example.answer)
-    read = FORMATS["cwm"].read(span.piece for span in example.spans if span.role is not Role.CONTEXT)
-    assert bytes.fromhex(ast.literal_eval(read.frames[-1].value or "")).decode() == ast.literal_eval(example.answer)
-    assert "\"'636261'\"" in spans_text(*trace_file(REVERSE, [f"string_encoding={hex_encoding}"]))
-    with pytest.raises(ConfigError, match="unknown string encoding 'hexx'; did you mean 'hex'"):
-        build(DataConfig, {"task": task, "string_encoding": "hexx"}, "test")

@@ -50,7 +50,6 @@ class DataConfig(Settings):
         return self
 
     def _problems(self) -> Iterator[str]:
-        """List settings that cannot be, or not beside others."""
         form, low, high = FORMATS[self.format], *self.first_lines()
         if not 1 <= low <= high <= HIGHEST_LINE:
             yield (

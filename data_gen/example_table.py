@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,23 +23,11 @@ _TYPES = {
 }
 
 
-class TokenLists(Protocol):
-    """The tokens of an example, in parallel."""
-
-    @property
-    def ids(self) -> Any: ...
-    @property
-    def roles(self) -> Any: ...
-    @property
-    def frames(self) -> Any: ...
-    @property
-    def strings(self) -> Any: ...
-
-
-def table_of(examples: Iterable[tuple[Example, TokenLists]]) -> pa.Table:
-    """The table of some examples; slices are columns."""
+def table_of(examples: Iterable[tuple[Example, Any]]) -> pa.Table:
+    """The table of some examples, each with its parallel `ids`, `roles`, `frames` and `strings`; slices are columns."""
     rows = [_row(example, tokens) for example, tokens in examples]
-    return pa.Table.from_pylist(rows, schema=_schema(rows[0]))
+    types = {key: _TYPES.get(key) or (_TEXT if isinstance(value, str) else _NUMBER) for key, value in rows[0].items()}
+    return pa.Table.from_pylist(rows, schema=pa.schema(types))
 
 
 def table_of_arrays(arrays: TokenArrays, symbols: Sequence[str], indices: Sequence[int]) -> pa.Table:
@@ -70,7 +58,7 @@ def table_of_arrays(arrays: TokenArrays, symbols: Sequence[str], indices: Sequen
     return pa.table(columns)
 
 
-def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:
+def _row(example: Example, tokens: Any) -> dict[str, Any]:
     spans = [
         {
             "role": span.role.label,
@@ -93,9 +81,3 @@ def _row(example: Example, tokens: TokenLists) -> dict[str, Any]:
         "strings": tokens.strings,
         **example.slices,
     }
-
-
-def _schema(row: dict[str, Any]) -> pa.Schema:
-    return pa.schema(
-        [(key, _TYPES.get(key) or (_TEXT if isinstance(value, str) else _NUMBER)) for key, value in row.items()]
-    )

@@ -207,7 +207,6 @@ def _placed(execution: Execution, data: DataConfig) -> Execution:
 
 
 def _checked(drawn: Drawn, outcome: Outcome) -> Outcome:
-    """The outcome, or the error that a result is not the expected one."""
     if drawn.expected is None or not isinstance(outcome, Trace):
         return outcome
     given = outcome.result.text if outcome.result is not None else ""

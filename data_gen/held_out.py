@@ -53,7 +53,6 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
 
 
 def _occurs(task: Task, key: str, value: Any) -> bool:
-    """Say if a task that does not hold a value out has programs with it."""
     try:
         several = isinstance(getattr(task, key, None), tuple)
         return task.changed({key: (value,) if several else value}).held_out().get((key, value)) == ""

@@ -76,7 +76,6 @@ def prompt_spans(program: Program, data: DataConfig) -> list[Span]:
 
 
 def _check_arguments(arguments: str) -> None:
-    """Check that a text is what stands between the parentheses of a call, on one line."""
     whole = f"{FUNCTION}({arguments})"
     try:
         called = ast.parse(whole, mode="eval").body
@@ -89,7 +88,6 @@ def _check_arguments(arguments: str) -> None:
 
 
 def _has_parameters(program: Program, line: int) -> bool:
-    """Say if the marked function, whose `def` is on this line, can be given anything."""
     for node in ast.walk(ast.parse(program.code)):
         if isinstance(node, ast.FunctionDef) and node.lineno == line:
             arguments = node.args

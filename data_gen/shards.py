@@ -127,8 +127,6 @@ def write(
 
 
 class _Progress:
-    """Logs now and then how many of the examples are made."""
-
     def __init__(self, of: int) -> None:
         self._of, self._done = of, 0
         self._speed, self._said = Speed(), time.monotonic()

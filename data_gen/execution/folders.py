@@ -37,7 +37,6 @@ def remove(top: str) -> None:
 
 
 def _folders_after_emptying(folder: str) -> list[str]:
-    """The folders in a folder, opened to their owner, after all else in it is removed."""
     os.chmod(folder, 0o700)
     inner = []
     with os.scandir(folder) as entries:

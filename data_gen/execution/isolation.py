@@ -126,7 +126,6 @@ def environment(folder: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _bubblewrap_problem() -> str:
-    """Say why bubblewrap cannot be used, or an empty string."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
     said = [_try_bubblewrap(namespaces) for namespaces in _namespaces()]
@@ -135,7 +134,6 @@ def _bubblewrap_problem() -> str:
 
 @lru_cache(maxsize=4)
 def _try_bubblewrap(namespaces: str) -> str:
-    """Say why bubblewrap does not start with these namespaces, or an empty string."""
     interpreter, package = find_interpreter(None), str(Path(__file__).resolve().parent)
     command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-S", "-c", ""]
     try:
@@ -150,11 +148,8 @@ def _landlock_problem() -> str:
     try:
         from remedy.data_gen.execution import kernel
 
-        return (
-            ""
-            if kernel.landlock_abi()
-            else "this kernel has no Landlock (Linux 5.13 and later), or has it switched off"
-        )
+        works = kernel.landlock_abi()
+        return "" if works else "this kernel has no Landlock (Linux 5.13 and later), or has it switched off"
     except (ImportError, AttributeError, OSError):  # no ctypes, or a C library that is none of Linux's
         return "this system has no Landlock (Linux 5.13 and later)"
 

@@ -294,7 +294,6 @@ def _class_items(known: Any) -> list[tuple[str, Any]]:
 
 
 def _parts(code: types.CodeType) -> list[types.CodeType]:
-    """The code and all code in it."""
     found = [code]
     for one in found:
         found += [constant for constant in one.co_consts if isinstance(constant, types.CodeType)]
@@ -302,7 +301,6 @@ def _parts(code: types.CodeType) -> list[types.CodeType]:
 
 
 def _sealed(frame: Frame) -> tuple[Any, ...]:
-    """Return what of a frame is sealed."""
     if frame.locals is not None:
         return frame.event, frame.line, tuple(frame.locals.items())
     return frame.event, frame.line, frame.value

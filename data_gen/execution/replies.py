@@ -42,8 +42,6 @@ class _Strict(BaseModel):
 
 
 class _Problem(_Strict):
-    """Says why there is no trace: a kind of OUTCOMES, and a message."""
-
     error: str
     message: str
 
@@ -58,8 +56,6 @@ _Reply = tuple[
 
 
 class _Traced(_Strict):
-    """A trace: the entry's CALL, frames that nest, and as the last the entry's RETURN."""
-
     frames: list[_Reply]
     raised: bool
     unreadable: Annotated[int, Field(ge=0)]

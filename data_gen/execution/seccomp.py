@@ -156,7 +156,6 @@ def _refusal(error: int) -> list[Instruction]:
 
 
 def _checked(checks: tuple[_Check, ...]) -> list[Instruction]:
-    """Allow the call if all checks hold."""
     code: list[Instruction] = []
     for check in checks:
         code.append((_LOAD, 0, 0, 16 + 8 * check.argument + 4 * check.high))

@@ -177,7 +177,6 @@ def _entry_code(program: Program, code: types.CodeType, entry: EntryPoint) -> ty
 
 
 def _load(program: Program, code: types.CodeType, module: types.ModuleType) -> None:
-    """Run the module's own code."""
     try:
         exec(code, module.__dict__)
     except MemoryError:

@@ -56,8 +56,6 @@ def called_f(code: str, name: str, iterates: bool) -> str:
 
 
 class _Closure:
-    """Collects what a function needs, beginning with itself."""
-
     def __init__(self, root: Path, module: Module, function: ast.FunctionDef, decorated: bool) -> None:
         self._root, self._top = root, module.name.partition(".")[0]
         self._function, self._decorated = function, decorated
@@ -179,7 +177,6 @@ class _Closure:
         self._whole(target, f"from {target} import {alias.name}{written}", name)
 
     def _whole(self, target: str, line: str, name: str, owner: str = "") -> None:
-        """Import from the standard library."""
         root = target.partition(".")[0]
         if root == "__future__":
             return
@@ -189,7 +186,6 @@ class _Closure:
         self._imports.add(line)
 
     def _read(self, target: str) -> Module | None:
-        """A module of the package, by its full name."""
         if target.partition(".")[0] != self._top:
             return None
         place = self._root.joinpath(*target.split("."))
@@ -202,7 +198,6 @@ class _Closure:
 
 
 def _attributes(statement: ast.stmt, module: str, inside: set[str]) -> list[ast.Attribute]:
-    """The places where a statement takes something from a module that it knows as a whole."""
     found, names = [], 0
     for one in ast.walk(statement):
         match one:
@@ -216,7 +211,6 @@ def _attributes(statement: ast.stmt, module: str, inside: set[str]) -> list[ast.
 
 
 def _target(module: Module, statement: ast.ImportFrom) -> str:
-    """The full name of the module that something is imported from."""
     if not statement.level:
         return statement.module or ""
     outer = module.package.split(".")

@@ -101,8 +101,6 @@ def _locals(statement: ast.stmt) -> dict[str, str]:
 
 
 class _Plain(ast.NodeTransformer):
-    """Renames, and drops what does not change a run."""
-
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
 

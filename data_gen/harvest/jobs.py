@@ -93,7 +93,6 @@ class Jobs:
         return self.evaluate(module, dict(items[:half])) | self.evaluate(module, dict(items[half:]))
 
     def _found(self, job: dict[str, Any], form: TypeAdapter[Any]) -> Any:
-        """Return what a job finds, in the form that it must have; else the error that says why there is nothing."""
         box = self._free.get()
         try:
             result = box.trace(_program(job)).result

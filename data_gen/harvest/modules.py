@@ -157,7 +157,6 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _is_for_types_alone(statement: ast.stmt) -> bool:
-    """Say if a type checker alone reads it: `if TYPE_CHECKING`, or an overload."""
     if isinstance(statement, ast.If):
         return ast.unparse(statement.test).endswith("TYPE_CHECKING")
     decorators = getattr(statement, "decorator_list", [])

@@ -60,8 +60,6 @@ class Yield:
 
 @dataclass
 class _Call:
-    """A call with its result in the package."""
-
     arguments: str
     result: str
     iterates: bool
@@ -104,7 +102,6 @@ def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield
 
 
 def _recorded(package: Package, jobs: Jobs, found: Yield, say: Say) -> dict[str, Calls]:
-    """The calls of each module's functions that are seen while its examples and tests run."""
     modules = [one for name, path in package.modules if (one := read(name, path)) is not None]
     wanted = {one.name: {first_line(node): node.name for node in one.functions()} for one in modules}
     calls: dict[str, Calls] = {name: {} for name in wanted}
@@ -126,7 +123,6 @@ def _recorded(package: Package, jobs: Jobs, found: Yield, say: Say) -> dict[str,
 
 
 def _candidates(package: Package, calls: Mapping[str, Calls], jobs: Jobs, found: Yield) -> Iterator[_Function]:
-    """The functions that were called with literals and whose programs are self-contained."""
     broken = jobs.broken([name for name, seen in calls.items() if not seen])
     for name, path in package.modules:
         module = read(name, path)
@@ -187,7 +183,6 @@ def _selected(calls: Mapping[str, bool], results: Sequence[Result], most: int, f
 
 
 def _check(package: Package, functions: Sequence[_Function], options: Options, found: Yield, say: Say) -> None:
-    """Keep the calls whose programs come to the result that the package comes to."""
     programs = [
         Program.from_call(_code(one, call), call.arguments, one.name) for one in functions for call in one.calls
     ]

@@ -66,7 +66,6 @@ def harvest_all(
 def _one(
     package: Package, out: Path, options: Options, known: Known, duplicates: Path | None, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Harvest a package, write its programs, and return what the summary says of it."""
     begin = time.monotonic()
     found = harvest(package, options, known, _seldom(say))
     for file, rows in ((out, found.rows), (duplicates, found.duplicates)):
@@ -159,7 +158,6 @@ def _code(where: str, row: dict[str, Any]) -> str:
 
 
 def _seldom(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Say no more than a line in `_QUIET` seconds."""
     last = time.monotonic()
 
     def said(line: str) -> None:
@@ -190,7 +188,6 @@ def _row(name: str, one: dict[str, Any]) -> str:
 
 
 def _totals(everything: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The row of all packages, and a line for each sort of thing that is counted by reason."""
     yield _line("all", [sum(column) for column in zip(*map(_figures, everything))])
     for key in ("functions", "calls", "families", "runs"):
         counts: Counter[str] = Counter()

@@ -111,7 +111,6 @@ def _installed(word: str, python: Interpreter) -> Package:
 
 
 def _owner(top: str, root: Path) -> Distribution | None:
-    """The distribution that a top-level module in a folder belongs to."""
     for one in distributions(path=[str(root)]):
         if any(file.parts[0] in (top, f"{top}.py") for file in one.files or ()):
             return one
@@ -119,7 +118,6 @@ def _owner(top: str, root: Path) -> Distribution | None:
 
 
 def _folder(place: Path) -> Package:
-    """A package's own folder, or that of an unpacked project or of modules."""
     if (place / "__init__.py").exists():
         root = place
         while (root / "__init__.py").exists():
@@ -170,7 +168,6 @@ def _has_examples(path: Path) -> bool:
 
 
 def _information(folder: Path) -> PackageMetadata | None:
-    """The metadata of an unpacked project."""
     for path in [folder / "PKG-INFO", *sorted(folder.glob("*.egg-info/PKG-INFO"))]:
         if path.is_file():
             return Distribution.at(path.parent).metadata
@@ -178,7 +175,6 @@ def _information(folder: Path) -> PackageMetadata | None:
 
 
 def _licence(about: PackageMetadata) -> str:
-    """The licence that metadata names: its expression, its classifiers, or its line."""
     if expression := about["License-Expression"]:
         return str(expression)
     ends = [line.rpartition("::")[2].strip() for line in about.get_all("Classifier") or [] if "License ::" in line]

@@ -186,21 +186,18 @@ def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef])
 
 
 def _module_names(tree: ast.Module) -> set[str]:
-    """Names that the module itself gives values to."""
     top = Names(ast.Module([_hollow(statement) for statement in tree.body], []))
     imported = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     return top.bound | (imported & {"*"}) | Names(tree).shared
 
 
 def _hollow(statement: ast.stmt) -> ast.stmt:
-    """A definition without what is inside it."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return ast.ClassDef(statement.name, [], [], [], [])
     return statement
 
 
 def _after_imports(tree: ast.Module) -> int:
-    """Find the place for definitions: after the docstring and `from __future__` imports."""
     at = 0
     for statement in tree.body:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -91,7 +91,6 @@ class _Comprehensions(Hoister):
 
 
 def _targets(part: _Comprehension) -> set[str]:
-    """The names a comprehension gives values to."""
     found = (node for generator in part.generators for node in ast.walk(generator.target))
     return {node.id for node in found if isinstance(node, ast.Name)}
 

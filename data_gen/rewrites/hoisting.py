@@ -108,7 +108,6 @@ class Hoister(ABC):
         return self.wanted(part, parent) or any(self._needs(get(), part) for get, _ in _operands(part))
 
     def _stable(self, part: ast.expr) -> bool:
-        """Say if evaluating the part later gives the same."""
         match part:
             case ast.Constant():
                 return True

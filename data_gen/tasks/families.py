@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from remedy.data_gen.tasks import functions
 from remedy.registry import Registry
@@ -16,18 +16,8 @@ from remedy.rng import Draws
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-class Texts(Protocol):
-    """Alphabet and lengths of random strings."""
-
-    @property
-    def alphabet(self) -> str:
-        """Their letters."""
-
-    @property
-    def input_length(self) -> tuple[int, int]:
-        """The shortest and the longest input."""
-
-
+Texts = Any
+"""The task: `alphabet` and `input_length` of random strings."""
 Draw = Callable[[Draws, Texts], Any]
 
 
@@ -97,7 +87,6 @@ def _draw(written: str) -> Draw:
 
 
 def _read(text: str) -> Iterator[tuple[str, tuple[Draw, ...], str]]:
-    """The name, the draws of further arguments and the source of each function of a text of `functions`."""
     heads = [*_HEAD.finditer(text)]
     for head, end in zip(heads, [*(head.start() for head in heads[1:]), len(text)]):
         (first, _), *others = (parameter.partition(": ")[::2] for parameter in head[2].split(", "))

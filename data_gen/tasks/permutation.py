@@ -154,7 +154,6 @@ class PermutationTask(Task):
         )
 
     def _batch(self, split: str, indices: npt.NDArray[np.int64], seed: int) -> tuple[rng.U64, PermutationBatch]:
-        """The programs at the indices with their keys; those that belong to another split are drawn again."""
         keys = rng.keys(seed, stream_of(split), indices)
         first = self._draw(keys)
         pending = np.flatnonzero(~self._allowed(split, first))
@@ -177,7 +176,6 @@ class PermutationTask(Task):
         return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys, self.repertoire_range())
 
     def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
-        """Restrict programs to those that may be in a split."""
         allowed = in_split(content_hash(batch, values=self.split_by == "program"), split)
         if split == "train" and self.held_out_lengths:
             allowed &= ~np.isin(batch.lengths, self.held_out_lengths)

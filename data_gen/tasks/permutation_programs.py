@@ -103,7 +103,6 @@ def draw_batch(
 
 
 def _between(bounds: tuple[int, int], keys: rng.U64, position: int) -> Ints:
-    """A number from `low` to `high` for each key."""
     low, high = bounds
     return low + rng.below_array(rng.bits_array(keys, np.array([position])), high - low + 1)[:, 0]
 

@@ -76,7 +76,6 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
 
 
 def _files(folder: Path) -> tuple[Case, ...]:
-    """The program in a file, or those in a folder's files."""
     if not folder.is_dir():
         program = Program(_read(folder), _escaped(str(folder)))
         program.entry_point()

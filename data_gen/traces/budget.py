@@ -65,7 +65,6 @@ def describe(config: RevealConfig) -> str:
 
 
 def _first(choices: Sequence[T], fits: Callable[[T], bool]) -> T | None:
-    """The first of the choices, which get sparser, that fits."""
     low, high = 0, len(choices)
     while low < high:
         middle = (low + high) // 2

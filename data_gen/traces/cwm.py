@@ -170,7 +170,6 @@ class CwmReader(Reader):
 
 
 def _frame(written: list[Piece]) -> ReadFrame:
-    """One frame, without its end."""
     first = written[0] if written else ""
     if not isinstance(first, Special) or first not in _EVENTS:
         raise Malformed("a frame that does not start with an event")
@@ -190,7 +189,6 @@ def _frame(written: list[Piece]) -> ReadFrame:
 
 
 def _answer(written: list[Piece]) -> ReadFrame:
-    """The frame of an answer whose event was given."""
     state, source, value = _parts(written)
     if state is not None or source is None or value is None:
         raise Malformed("an answer without its source line and value, or with locals")

@@ -143,7 +143,6 @@ class ReplReader(Reader):
         self._state[name] = _unescaped(text)
 
     def _not_a_query(self) -> None:
-        """The line that might have been a query was a command."""
         if self._asked is not None:
             self._start(self._asked)
             self._asked = None
@@ -154,7 +153,6 @@ class ReplReader(Reader):
         self._command = line[len(PROMPT) :] + "\n"
 
     def _close(self) -> None:
-        """End the frame that no value follows."""
         if self._command is not None or self._state is not None:
             self.frames.append(ReadFrame(None, self._command or "", self._state))
         self._command = self._state = None

@@ -105,20 +105,18 @@ def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list
                 memory = {}
             shown.append(None)
             continue
+        is_last, state = ordinal == with_locals - 1, frame.locals
         if not config.keeps(ordinal, with_locals - 1):
             shown.append(None)
-        elif config.locals == "diff" and not (session and ordinal == with_locals - 1):
+        elif config.locals == "diff" and not (session and is_last):
             shown.append(_diff(frame, memory))
-            memory = frame.locals
-            reveals += 1
-        elif config.locals == "full" or ordinal == with_locals - 1 or not frame.locals:
-            shown.append(frame.locals)
-            reveals += 1
+            memory = state
+        elif config.locals == "full" or is_last or not state:
+            shown.append(state)
         else:
-            names = list(frame.locals)
-            name = names[chosen_variable(config, len(names), reveals, seed)]
-            shown.append({name: frame.locals[name]})
-            reveals += 1
+            name = list(state)[chosen_variable(config, len(state), reveals, seed)]
+            shown.append({name: state[name]})
+        reveals += shown[-1] is not None
         ordinal += 1
     return shown
 

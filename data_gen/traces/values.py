@@ -87,7 +87,6 @@ def _written(node: ast.expr) -> str:
 
 
 def _number(value: complex) -> str:
-    """One text for equal numbers of all types."""
     if isinstance(value, complex):
         return f"{_number(value.real)}&{_number(value.imag)}" if value.imag else _number(value.real)
     if isinstance(value, float):

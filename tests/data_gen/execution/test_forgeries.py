@@ -17,7 +17,7 @@ TRUTH = [
 """What `WORK` does when nobody meddles: the last frames of every true trace below, up to names that the meddling itself adds."""
 
 
-def program(before: str = "", inside: str = "", work: str = WORK) -> Program:
+def program(inside: str, before: str = "", work: str = WORK) -> Program:
     lines = "".join(f"    {line}\n" for line in inside.splitlines())
     return Program(f"import sys\n{before}\ndef main():  {MARKER}\n{lines}{work}", "liar.py")
 
@@ -37,140 +37,77 @@ FRAMES_UP = (
     "        if name in frame.f_locals: return frame.f_locals[name]\n        frame = frame.f_back\n"
 )
 
-FORGERIES: dict[str, tuple[str, Program]] = {
-    "repr replaced": ("ok", program(inside="import builtins; builtins.repr = lambda o: '42'")),
-    "len and type replaced": (
-        "ok",
-        program(inside="import builtins; builtins.len = lambda o: 0; builtins.type = lambda o: int"),
-    ),
-    "json.dumps replaced": ("ok", program(inside="import json; json.dumps = lambda *a, **k: '{}'")),
-    "json's encoder replaced": (
-        "ok",
-        program(inside="import json; json.JSONEncoder.encode = json.JSONEncoder.iterencode = lambda *a: '{}'"),
-    ),
-    "os.write replaced": (
-        "ok",
-        program(inside="import os; write = os.write; os.write = lambda fd, data: write(fd, b'{}')"),
-    ),
-    "struct.pack replaced": ("ok", program(inside="import struct; struct.pack = lambda *a: b'12345678'")),
-    "describe replaced": (
-        "forged",
-        program(CELL, "c = cell('describe')\nd = c.cell_contents\nc.cell_contents = lambda o: d(42)"),
-    ),
+FORGERIES: dict[str, tuple[str, ...]] = {
+    "repr replaced": ("ok", "import builtins; builtins.repr = lambda o: '42'"),
+    "len and type replaced": ("ok", "import builtins; builtins.len = lambda o: 0; builtins.type = lambda o: int"),
+    "json.dumps replaced": ("ok", "import json; json.dumps = lambda *a, **k: '{}'"),
+    "json's encoder replaced": ("ok", "import json; json.JSONEncoder.encode = json.JSONEncoder.iterencode = lambda *a: '{}'"),
+    "os.write replaced": ("ok", "import os; write = os.write; os.write = lambda fd, data: write(fd, b'{}')"),
+    "struct.pack replaced": ("ok", "import struct; struct.pack = lambda *a: b'12345678'"),
+    "describe replaced": ("forged", "c = cell('describe')\nd = c.cell_contents\nc.cell_contents = lambda o: d(42)", CELL),
     "describe replaced in its module": (
-        "ok",
-        program(MODULES, "module('describe') and setattr(module('describe'), 'describe', lambda o: ('42', 'int'))"),
+        "ok", "module('describe') and setattr(module('describe'), 'describe', lambda o: ('42', 'int'))", MODULES,
     ),
-    "reply_writer replaced": (
-        "ok",
-        program(MODULES, "module('wire') and setattr(module('wire'), 'reply_writer', None)"),
-    ),
+    "reply_writer replaced": ("ok", "module('wire') and setattr(module('wire'), 'reply_writer', None)", MODULES),
     "the writer of frames replaced": (
         "forged",
-        program(
-            FRAMES_UP + MODULES,
-            "w = up('write_trace')\nif w:\n    encode = fields = 1\n    w.__code__ = (lambda t: [b'', encode, fields][0]).__code__",
-        ),
+        "w = up('write_trace')\nif w:\n    encode = fields = 1\n    w.__code__ = (lambda t: [b'', encode, fields][0]).__code__",
+        FRAMES_UP + MODULES,
     ),
-    "frames edited in the list": (
-        "forged",
-        program(CELL, "f = cell('frames').cell_contents\nf[0].locals['secret'] = f[0].locals"),
-    ),
-    "a frame removed from the list": ("forged", program(CELL, "f = cell('frames').cell_contents\ndel f[-1]")),
-    "a frame added to the list": ("forged", program(CELL, "f = cell('frames').cell_contents\nf.append(f[0])")),
+    "frames edited in the list": ("forged", "f = cell('frames').cell_contents\nf[0].locals['secret'] = f[0].locals", CELL),
+    "a frame removed from the list": ("forged", "f = cell('frames').cell_contents\ndel f[-1]", CELL),
+    "a frame added to the list": ("forged", "f = cell('frames').cell_contents\nf.append(f[0])", CELL),
     "the lines edited": (
-        "forged",
-        program(
-            CELL,
-            "c = cell('lines')\nc.cell_contents = type(c.cell_contents)('    secret = 1\\n' for l in c.cell_contents)",
-        ),
+        "forged", "c = cell('lines')\nc.cell_contents = type(c.cell_contents)('    secret = 1\\n' for l in c.cell_contents)", CELL,
     ),
-    "the output limit off": ("forged", program(CELL, "cell('written').cell_contents = -10**12\nbig = 'a' * 1_200_000")),
-    "the recorder's code replaced": (
-        "forged",
-        program(CELL, "r = cell('record').cell_contents\nold = r.__code__\nr.__defaults__ = (1, 2)"),
-    ),
-    "the tracer off": ("forged", program(inside="sys.settrace(None)")),
+    "the output limit off": ("forged", "cell('written').cell_contents = -10**12\nbig = 'a' * 1_200_000", CELL),
+    "the recorder's code replaced": ("forged", "r = cell('record').cell_contents\nold = r.__code__\nr.__defaults__ = (1, 2)", CELL),
+    "the tracer off": ("forged", "sys.settrace(None)"),
     "the tracer off and on around lines": (
-        "forged",
-        program(
-            inside="t = sys.gettrace()\nsys.settrace(None)",
-            work="    x = 1\n    y = [x, 2]\n    sys.settrace(t)\n    z = y[1]\n    return z\n",
-        ),
+        "forged", "t = sys.gettrace()\nsys.settrace(None)", "",
+        "    x = 1\n    y = [x, 2]\n    sys.settrace(t)\n    z = y[1]\n    return z\n",
     ),
     "the tracer off and on far down": (
-        "forged",
-        program(
-            "def inner():\n    return 1\nn = {}\nexec('def down(n, do): return do() if n == 0 else down(n - 1, do)', n)\n",
-            "t = sys.gettrace()\nn['down'](300, lambda: (sys.settrace(None), inner(), sys.settrace(t)))",
-        ),
+        "forged", "t = sys.gettrace()\nn['down'](300, lambda: (sys.settrace(None), inner(), sys.settrace(t)))",
+        "def inner():\n    return 1\nn = {}\nexec('def down(n, do): return do() if n == 0 else down(n - 1, do)', n)\n",
     ),
     "another tracer for a call": (
-        "forged",
-        program(
-            "def inner():\n    return 1\n",
-            "t = sys.gettrace()\nsys.settrace(lambda *a: None)\ninner()\nsys.settrace(t)",
-        ),
+        "forged", "t = sys.gettrace()\nsys.settrace(lambda *a: None)\ninner()\nsys.settrace(t)", "def inner():\n    return 1\n",
     ),
-    "another tracer": ("forged", program(inside="sys.settrace(lambda *a: None)")),
-    "the frame's tracer off": ("forged", program(inside="sys._getframe().f_trace = None")),
-    "the frame's lines off": ("forged", program(inside="sys._getframe().f_trace_lines = False")),
+    "another tracer": ("forged", "sys.settrace(lambda *a: None)"),
+    "the frame's tracer off": ("forged", "sys._getframe().f_trace = None"),
+    "the frame's lines off": ("forged", "sys._getframe().f_trace_lines = False"),
     "the frame's lines off and on": (
-        "forged",
-        program(
-            inside="f = sys._getframe()\nf.f_trace_lines = False",
-            work="    x = 1\n    y = [x, 2]\n    f.f_trace_lines = True\n    z = y[1]\n    return z\n",
-        ),
+        "forged", "f = sys._getframe()\nf.f_trace_lines = False", "",
+        "    x = 1\n    y = [x, 2]\n    f.f_trace_lines = True\n    z = y[1]\n    return z\n",
     ),
-    "opcodes on": ("forged", program(inside="sys._getframe().f_trace_opcodes = True")),
-    "an inner frame's tracer off": (
-        "forged",
-        program("def inner():\n    sys._getframe().f_trace = None\n    return 1\n", "inner()"),
-    ),
+    "opcodes on": ("forged", "sys._getframe().f_trace_opcodes = True"),
+    "an inner frame's tracer off": ("forged", "inner()", "def inner():\n    sys._getframe().f_trace = None\n    return 1\n"),
     "code under the traced file's name": (
-        "ok",
-        program(inside="exec(compile('secret = 1\\nsecret = 2\\n', sys._getframe().f_code.co_filename, 'exec'))"),
+        "ok", "exec(compile('secret = 1\\nsecret = 2\\n', sys._getframe().f_code.co_filename, 'exec'))",
     ),
     "a function under the traced file's name": (
-        "ok",
-        program(
-            inside="n = {}\nexec(compile('def f():\\n    return 1\\n', sys._getframe().f_code.co_filename, 'exec'), n)\nn['f']()"
-        ),
+        "ok", "n = {}\nexec(compile('def f():\\n    return 1\\n', sys._getframe().f_code.co_filename, 'exec'), n)\nn['f']()",
     ),
-    "the entry's code replaced": ("ok", program(inside="main.__code__ = (lambda: 42).__code__")),
-    "the entry rebound to a number": ("entry", Program(f"def main():  {MARKER}\n{WORK}main = 5\n", "liar.py")),
-    "the entry rebound to another function": (
-        "entry",
-        Program(f"def main():  {MARKER}\n{WORK}main = lambda: 42\n", "liar.py"),
-    ),
-    "the entry's code replaced before": (
-        "entry",
-        Program(f"def main():  {MARKER}\n{WORK}main.__code__ = (lambda: 42).__code__\n", "liar.py"),
-    ),
+    "the entry's code replaced": ("ok", "main.__code__ = (lambda: 42).__code__"),
+    "the entry rebound to a number": ("entry", "", "", WORK + "main = 5\n"),
+    "the entry rebound to another function": ("entry", "", "", WORK + "main = lambda: 42\n"),
+    "the entry's code replaced before": ("entry", "", "", WORK + "main.__code__ = (lambda: 42).__code__\n"),
     "a text that says it is empty": (
-        "output",
-        program(
-            "class T(str):\n    def __len__(self): return 0\nclass A:\n    def __repr__(self): return T('a' * 1_200_000)\n",
-            "a = A()",
-        ),
+        "output", "a = A()",
+        "class T(str):\n    def __len__(self): return 0\nclass A:\n    def __repr__(self): return T('a' * 1_200_000)\n",
     ),
     "a text that says it holds nothing": (
-        "ok",
-        program(
-            "class T(str):\n    def __contains__(self, o): return False\n    def isascii(self): return True\n"
-            "class A:\n    def __repr__(self): return T('<A at 0x12>')\n",
-            "a = A()",
-        ),
+        "ok", "a = A()",
+        "class T(str):\n    def __contains__(self, o): return False\n    def isascii(self): return True\n"
+        "class A:\n    def __repr__(self): return T('<A at 0x12>')\n",
     ),
-    "the stop swallowed": (
-        "frames",
-        program(inside="try:\n    for i in range(10**6): pass\nexcept BaseException: pass"),
-    ),
+    "the stop swallowed": ("frames", "try:\n    for i in range(10**6): pass\nexcept BaseException: pass"),
     "the recorder's error taken away": (
-        "forged",
-        program(CELL, "r = cell('self').cell_contents\nr._error = None\nr._finished = True\nsys.settrace(None)"),
+        "forged", "r = cell('self').cell_contents\nr._error = None\nr._finished = True\nsys.settrace(None)", CELL,
     ),
-}
+}  # fmt: skip
+"""The outcome, what `main` does before its work, what the module does before `main`, and perhaps other work."""
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +119,8 @@ def box() -> Iterator[Sandbox]:
 
 @pytest.mark.parametrize("what", FORGERIES)
 def test_no_forgery_passes(box: Sandbox, what: str) -> None:
-    kind, liar = FORGERIES[what]
+    kind, *parts = FORGERIES[what]
+    liar = program(*parts)
     if kind != "ok":
         with pytest.raises(ProgramError) as error:
             box.trace(liar)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(remedy.eval.costs.measure, "measure", lambda *arguments: stop())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    rows = [
+        {"code": "def f(x):\n    return x", "input": "1", "split": split} for split in ("train", "validation", "test")
+    ]
+    (tmp_path / "programs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("data: {task: {kind: permutation, length: 4}}")
     return tmp_path

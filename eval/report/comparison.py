@@ -12,9 +12,7 @@ from remedy.eval.stats import BAR, MARGIN, Question
 from remedy.settings import ConfigError, Settings
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
-Metric = Literal["answer", "state", "action", "loss", "tokens"]
-NUMBERS = ("loss", "tokens")
-"""Metrics that are no rates: no training solves a task by them."""
+Metric = Literal["answer", "state", "action"]
 FRAMES = {"state": ("state_exact", "states"), "action": ("action_exact", "actions")}
 """Metrics of frames: the share of a trace's that is right, and their number."""
 
@@ -36,8 +34,7 @@ class Comparison(Settings):
     failure: Aim = "any"
     """The failure that it should mitigate."""
     metric: Metric = "answer"
-    """The quantity to compare: right answers, right states or actions by frame, the final validation loss, or the tokens of traces.
-    For the last two, less is better and no run is *solved*."""
+    """The quantity to compare: right answers, or right states or actions by frame."""
     baseline: Side
     """The records without it."""
     treatment: Side
@@ -72,13 +69,6 @@ class Comparison(Settings):
         forcings = [side.where.get("forcing") for side in (self.baseline, self.treatment)]
         if all(isinstance(name, str) for name in forcings) and len({fed_as(str(name)) for name in forcings}) > 1:
             refuse_idle(self)
-        idle: tuple[str, ...] = ("margin", "solved_at", "asks") if self.metric in NUMBERS else ()
-        if taken := [key for key in idle if key in self.model_fields_set]:
-            raise ConfigError(
-                f"{self.where}: {taken[0]} does nothing with metric {self.metric}, which is no rate: remove it"
-            )
-        if self.metric == "loss" and (self.baseline.where or self.treatment.where):
-            raise ConfigError(f"{self.where}: where does nothing with metric loss, which is of a training: remove it")
         if self.metric in FRAMES and self.solved_at == "above chance":
             raise ConfigError(f"{self.where}: solved_at: no guess is known for a {self.metric}: give a share")
         return self

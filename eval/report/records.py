@@ -13,11 +13,11 @@ from remedy.eval.records.failures import Failure
 from remedy.eval.records.folder import GENERATIONS
 from remedy.eval.records.schema import ROLE_COLUMNS, TRACE_COLUMNS, label_columns
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.render import write_text
 from remedy.eval.report.wording import plural
 from remedy.eval.tables.sections import RECORDS, Section, named
 from remedy.eval.view.page import page
 from remedy.eval.view.records import Opened
+from remedy.files import write_text
 
 FOLDER = "records"
 TITLE = "Failures to look at"

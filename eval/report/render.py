@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import (
     EVIDENCE_HEAD,
+    METRICS,
     VERDICT_HEAD,
     counted,
     difference_of,
@@ -26,14 +28,13 @@ from remedy.eval.report.wording import (
     evidence_row,
     headline,
     leading,
-    metric_of,
     scope,
     undecidable,
     verdict_row,
 )
 from remedy.eval.tables.colours import WORD_COLOURS
 from remedy.eval.tables.sections import GROUPS, Section, tidied
-from remedy.files import replace_file, writing
+from remedy.files import write_text, writing
 from remedy.messages import as_markdown
 
 PAGE = "report.html"
@@ -116,11 +117,6 @@ def write_pages(found: Report, output: Path, title: str) -> Path:
     return output / PAGE
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file, the whole of it or none."""
-    replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
 def _environment(name: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("remedy.eval.report", "."),
@@ -149,19 +145,17 @@ def drawn(section: Section, folder: Path) -> tuple[str, str]:
 
 def forests(verdicts: Sequence[Verdict]) -> list[Forest]:
     """The comparisons by their scale."""
-    scales = dict.fromkeys(metric_of(item).scale for item in verdicts)
-    return [_forest(scale, [item for item in verdicts if metric_of(item).scale == scale]) for scale in scales]
+    scales = {item.comparison.metric: METRICS[item.comparison.metric][1] or "answers" for item in verdicts}
+    return [
+        _forest(f"points more right {scale}", [item for item in verdicts if item.comparison.metric == metric])
+        for metric, scale in scales.items()
+    ]
 
 
 def _forest(scale: str, items: Sequence[Verdict]) -> Forest:
-    unit = metric_of(items[0]).unit
-    found = [[unit * value for value in (item.better, *item.interval)] for item in items]
-    ends = [
-        0.0,
-        *(value for one in found for value in one),
-        *(end for item in items for side in dots(item) for end in side),
-    ]
-    reach = max(1e-9, *(abs(end) for end in ends if math.isfinite(end)))
+    found = [[100 * value for value in (item.found.difference, *item.interval)] for item in items]
+    ends = [0.0, *chain(*found), *chain(*(side for item in items for side in dots(item)))]
+    reach = max(1e-9, *map(abs, ends))
     left, right = max(min(ends), -reach) - 0.1 * reach, min(max(ends), reach) + 0.1 * reach
 
     def place(value: float) -> float:
@@ -193,16 +187,16 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
     for name, (side, rates) in sides.items():
         record |= {name: side.run, f"{name}_where": side.where, f"{name}_mean": rates.estimate.mean}
         record |= {f"{name}_seeds": list(rates.points), f"{name}_solved": rates.solved}
-    low, high, ratio = (one if math.isfinite(one) else None for one in (*item.interval, item.token_ratio))
+    low, high = item.interval
     return {
         **record,
-        "difference": item.better,
+        "difference": item.found.difference,
         "low": low,
         "high": high,
         "level": item.level,
         "p": item.evidence.p_value,
         "asked": list(item.evidence.asked),
-        "token_ratio": ratio,
+        "token_ratio": None if math.isnan(item.token_ratio) else item.token_ratio,
         "programs": item.programs,
         "remarks": list(item.remarks),
         "refused": item.refused,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from remedy.data_gen.context_window import Memory
 from remedy.eval.report.fairness import LEARNING_RATE, quantised, said, served, state
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.numbers import Loss
 from remedy.eval.report.planned import Missing, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
 from remedy.eval.tables.sections import RUNS, Rows, Section
@@ -130,15 +129,14 @@ def _curve(request: Mapping[str, Any]) -> Sequence[Sequence[float]]:
     return curve
 
 
-def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, Loss]:
+def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The validation loss of every run that has kept one, at the step whose weights were kept."""
     found = {}
     for request in requests:
         by_step = {step: loss for step, loss, *_ in _curve(request)}
         if by_step:
-            kept = by_step.get(request["training"].get("kept_step"), list(by_step.values())[-1])
-            of = phrase(request["checkpoint"]["tokenizer"]), request["training"].get("loss_roles")
-            found[request["run"]] = Loss(kept, str(of))
+            last = list(by_step.values())[-1]
+            found[request["run"]] = by_step.get(request["training"].get("kept_step"), last)
     return found
 
 

@@ -11,9 +11,8 @@ import pandas as pd
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, label_columns
-from remedy.eval.report.comparison import FRAMES, NUMBERS, Comparison, Side, one_primary, refuse_idle
+from remedy.eval.report.comparison import FRAMES, Comparison, Side, one_primary, refuse_idle
 from remedy.eval.report.groups import PAIRED, outcomes_of
-from remedy.eval.report.numbers import Compared, Loss, compare_losses, compare_tokens, word_of_numbers
 from remedy.eval.stats import (
     Difference,
     Evidence,
@@ -64,29 +63,16 @@ class Verdict(NamedTuple):
     refused: str = ""
 
     @property
-    def better(self) -> float:
-        """The gain of the treatment: as a share, in nats of a loss, or as the share of tokens that it saves."""
-        return (self.found.recipes or self.found.runs).centre if self.is_number else self.found.difference
-
-    @property
     def interval(self) -> tuple[float, float]:
         """The ends of the interval that it is judged by."""
-        if not self.is_number:
-            return self.found.interval(self.level)
-        half = (self.found.recipes or self.found.runs).half(self.level)
-        return self.better - half, self.better + half
-
-    @property
-    def is_number(self) -> bool:
-        """Say if it compares numbers that are no rates."""
-        return self.comparison.metric in NUMBERS
+        return self.found.interval(self.level)
 
 
 def decide(
     comparisons: Sequence[Comparison],
     records: pd.DataFrame,
     untrained: Collection[str] = (),
-    losses: Mapping[str, Loss] | None = None,
+    losses: Mapping[str, float] | None = None,
 ) -> list[Verdict]:
     """Compare the two sides of each comparison on the programs that all of their runs have.
 
@@ -110,9 +96,6 @@ def decide(
 
 def _worded(item: Verdict, level: float) -> Verdict:
     """A verdict with its words, at a level."""
-    if item.is_number:
-        said = word_of_numbers(item.evidence, level)
-        return item._replace(level=level, word=said, of_runs=said)
     sides, margin = (item.found, item.baseline, item.treatment), item.comparison.margin
     words = [word(*sides, item.evidence, level, margin), word_of_runs(*sides, level, margin)]
     if item.comparison.solved_at == "above chance":  # more than a guess is no failure gone
@@ -121,14 +104,9 @@ def _worded(item: Verdict, level: float) -> Verdict:
 
 
 def _compared(
-    comparison: Comparison, records: pd.DataFrame, untrained: Collection[str], losses: Mapping[str, Loss]
+    comparison: Comparison, records: pd.DataFrame, untrained: Collection[str], losses: Mapping[str, float]
 ) -> Verdict:
     """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
-    if comparison.metric == "loss":
-        chosen = [_of_run(side, records, comparison) for side in (comparison.baseline, comparison.treatment)]
-        runs = [sorted(side["run"].unique()) for side in chosen]
-        found = compare_losses(comparison.where, *([losses.get(run) for run in side] for side in runs))
-        return Verdict(comparison, *found, runs=tuple(map(frozenset, runs)))
     sides = before, after = _sides(comparison, records)
     diagnosis = len({frozenset(map(fed_as, side["forcing"].unique())) for side in sides}) > 1
     if diagnosis:
@@ -142,13 +120,9 @@ def _compared(
     if comparison.metric == "answer":
         name, share = baselines.highest([{"baselines": baselines.baselines(examples)}])
         without = baselines.NAMES.get(name, ""), share
-    if comparison.metric == "tokens":
-        found = compare_tokens(comparison.where, written)
-    else:
-        found = _rates(comparison, before, after, untrained, without)
     return Verdict(
         comparison,
-        *found,
+        *_rates(comparison, before, after, untrained, without),
         token_ratio=float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan,
         word=None if diagnosis else VerdictWord.INCONCLUSIVE,
         programs=examples["example"].nunique(),
@@ -167,7 +141,7 @@ def _rates(
     after: pd.DataFrame,
     untrained: Collection[str],
     without: tuple[str, float],
-) -> Compared:
+) -> tuple[Difference, Repeated, Repeated, Evidence]:
     """Two sides of rates by the judge's two questions."""
     where, (share, count) = comparison.where, FRAMES.get(comparison.metric, ("right", ""))
     if count and (pd.concat([before, after]).groupby("pair")[count].nunique() > 1).any():
@@ -193,8 +167,8 @@ def _rates(
         ) from None
 
 
-def _mean_loss(runs: Sequence[str], losses: Mapping[str, Loss]) -> float:
-    known = [losses[run].value for run in runs if run in losses]
+def _mean_loss(runs: Sequence[str], losses: Mapping[str, float]) -> float:
+    known = [losses[run] for run in runs if run in losses]
     return sum(known) / len(known) if len(known) == len(runs) else math.nan
 
 
@@ -239,7 +213,7 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         free = [key for key in ["diagnostic", *labels] if chosen[key].nunique() > 1]
         raise ConfigError(f"{where}: {side.where} leaves several conditions of {side.run!r}; also fix {free}")
     needed = FRAMES.get(comparison.metric, ("right",))[0]
-    if comparison.metric != "tokens" and chosen[needed].isna().any():
+    if chosen[needed].isna().any():
         forcing = chosen[chosen[needed].isna()]["forcing"].iloc[0]
         what = f"own {comparison.metric}s: they are fed, or there are none"
         if needed == "right":

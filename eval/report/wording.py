@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from remedy.eval.report.verdicts import ALONE, Verdict
 from remedy.eval.stats import BAR, Question, Repeated, VerdictWord
-from remedy.eval.stats.differences import SEEDS_A_SIDE
 from remedy.eval.stats.exact import most_failing
 from remedy.eval.stats.power import decidable, seeds_for_fixed
 from remedy.eval.tables.sections import WITHOUT, Rows, interval, places
@@ -21,37 +19,20 @@ EVIDENCE_HEAD = ["Compared", "p", "Baseline solved", "With it solved", WITHOUT, 
 DIAGNOSIS_HEAD = ["Fed", "Without", "With it", "Difference", "Tokens"]
 
 
-class Metric(NamedTuple):
-    """The words of a metric: in a sentence, in a table, and of the scale of a forest plot; `unit`: what a gain of 1 counts on it."""
-
-    noun: str
-    name: str
-    scale: str
-    unit: float
-
-
 METRICS = {
-    "answer": Metric("right", "", "points more right answers", 100.0),
-    "state": Metric("states right", "right states, by frame", "points more right states, by frame", 100.0),
-    "action": Metric("actions right", "right actions, by frame", "points more right actions, by frame", 100.0),
-    "loss": Metric("validation loss", "validation loss", "lower validation loss", 1.0),
-    "tokens": Metric("tokens of a trace", "tokens of a trace", "% fewer tokens", 100.0),
+    "answer": ("right", ""),
+    "state": ("states right", "states, by frame"),
+    "action": ("actions right", "actions, by frame"),
 }
-
-
-def metric_of(item: Verdict) -> Metric:
-    """The words of a comparison's metric."""
-    return METRICS[item.comparison.metric]
+"""The words of a metric: in a sentence, and where it is not right answers."""
 
 
 def dots(item: Verdict) -> list[list[float]]:
-    """Each seed of the baseline and of the treatment as its distance from the baseline's mean, on the scale of a forest plot; none of
-    one."""
+    """Each seed of the baseline and of the treatment as its distance from the baseline's mean, in points; none of one."""
     sides = item.baseline, item.treatment
-    if item.comparison.metric == "tokens" or sum(len(side.points) for side in sides) <= 2:
+    if sum(len(side.points) for side in sides) <= 2:
         return [[], []]
-    unit = -1.0 if item.comparison.metric == "loss" else 100.0
-    return [[unit * (point - item.baseline.estimate.mean) for point in side.points] for side in sides]
+    return [[100 * (point - item.baseline.estimate.mean) for point in side.points] for side in sides]
 
 
 def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
@@ -59,10 +40,9 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     if not verdicts:
         return None, NOTHING
     item = leading(verdicts)
-    low, high = (_signed(item, end) for end in item.interval)
-    known = f" ({confidence(item)} CI {low} to {high})" if not math.isinf(item.interval[1]) else ""
+    known = f" ({confidence(item)} CI {_signed(item)})"
     aim = "" if item.comparison.failure == "any" else f" (meant for {item.comparison.failure})"
-    sides = f"{_number(item, item.treatment)} against {_number(item, item.baseline)} {metric_of(item).noun}{aim}"
+    sides = f"{_mean(item.treatment)} against {_mean(item.baseline)} {METRICS[item.comparison.metric][0]}{aim}"
     parts = [sides, difference_of(item) + known, scope(item), f"not judged: {item.refused}" if item.refused else ""]
     return item.word, f"{item.comparison.mitigation}: {', '.join(filter(None, parts))}."
 
@@ -70,7 +50,7 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
 def leading(verdicts: Sequence[Verdict]) -> Verdict:
     """The primary comparison, or else the one with the least p-value."""
     primary = next((one for one in verdicts if one.comparison.primary), None)
-    return primary or min(verdicts, key=lambda one: (one.evidence.p_value, -abs(metric_of(one).unit * one.better)))
+    return primary or min(verdicts, key=lambda one: (one.evidence.p_value, -abs(one.found.difference)))
 
 
 def counted(verdicts: Sequence[Verdict]) -> str:
@@ -97,8 +77,6 @@ def confidence(item: Verdict) -> str:
 def scope(item: Verdict) -> str:
     """The runs that a verdict speaks of: `4 seeds each`, `3 seeds against a model as it is`, `one run each, not for other seeds`."""
     before, after = item.found.seeds
-    if item.comparison.metric == "tokens":
-        return f"on {drawn(item)}"
     if not item.found.repeated:
         runs = "one run each" if before == after == 1 else f"{plural(after, 'run')} against {before}"
         return f"{runs}, not for other seeds"
@@ -128,36 +106,30 @@ def plural(count: int, noun: str) -> str:
 
 
 def difference_of(item: Verdict) -> str:
-    """The difference in a few words: `+62 points`, `0.4 lower`, `12 % fewer`."""
-    found = metric_of(item).unit * item.better
-    match item.comparison.metric:
-        case "loss":
-            return f"{abs(found):.3g} {'lower' if found >= 0 else 'higher'}"
-        case "tokens":
-            return f"{abs(found):.0f} % {'fewer' if found >= 0 else 'more'}"
+    """The difference in a few words: `+62 points`."""
+    found = 100 * item.found.difference
     return f"{found:+.0f} points" if round(found) else "0 points"
 
 
-def _signed(item: Verdict, value: float) -> str:
-    return f"{value:+.2f}" if item.comparison.metric == "loss" else f"{100 * value:+.0f}"
+def _signed(item: Verdict) -> str:
+    """The ends of the interval that it is judged by."""
+    low, high = item.interval
+    return f"{100 * low:+.0f} to {100 * high:+.0f}"
 
 
-def _number(item: Verdict, side: Repeated, value: float | None = None) -> str:
-    """The mean of a side, or one of its seeds: `77 %`, a loss, or tokens."""
+def _mean(side: Repeated) -> str:
+    """The mean of a side: `77 %`."""
     mean, low, high = side.estimate[:3]
-    match item.comparison.metric:
-        case "loss":
-            return f"{mean if value is None else value:.3g}"
-        case "tokens":
-            return f"{mean:,.0f}"
-    return f"{100 * mean:.{places(low, high)}f} %" if value is None else f"{100 * value:.0f}"
+    return f"{100 * mean:.{places(low, high)}f} %"
 
 
 def verdict_row(item: Verdict) -> list[str]:
     """One line of the verdict table, under `VERDICT_HEAD`."""
     about = item.comparison
     aim = f"meant for {about.failure}" if about.failure != "any" else ""
-    small = ", ".join(filter(None, [metric_of(item).name, aim, "the primary comparison" if about.primary else ""]))
+    what = METRICS[about.metric][1]
+    said = (f"right {what}" if what else "", aim, "the primary comparison" if about.primary else "")
+    small = ", ".join(filter(None, said))
     return [_lines(about.mitigation, small), verdict_cell(item), *_sides(item)]
 
 
@@ -165,12 +137,12 @@ def verdict_cell(item: Verdict) -> str:
     """The word, and in small print the runs that it speaks of, the word of these runs where nothing is said of their recipes, a floor
     or a ceiling of both sides, and whether their budgets differ."""
     of_runs = both = ""
-    undecided = item.word is VerdictWord.INCONCLUSIVE and item.found.repeated and not item.is_number
+    undecided = item.word is VerdictWord.INCONCLUSIVE and item.found.repeated
     if undecided and item.of_runs is not VerdictWord.INCONCLUSIVE:
         low, high = item.found.interval_of_runs(item.level)
         of_runs = f"in these runs {item.of_runs} ({100 * low:+.1f} to {100 * high:+.1f})"
     means = item.baseline.estimate.mean, item.treatment.estimate.mean
-    if not item.is_number and means[0] == means[1] and means[0] in (0.0, 1.0):
+    if means[0] == means[1] and means[0] in (0.0, 1.0):
         both = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
         known = [loss for loss in item.losses if not math.isnan(loss)]
         both += f"; validation loss {known[1]:.2g} against {known[0]:.2g}" if len(known) == 2 else ""
@@ -182,9 +154,9 @@ def side_cell(item: Verdict, place: int) -> str:
     """The rate of the baseline (0) or the treatment (1) with its interval, each seed's, and remarks that belong beside it."""
     side = (item.baseline, item.treatment)[place]
     low, high = side.estimate.low, side.estimate.high
-    lines = [_number(item, side), "" if item.is_number else interval(low, high)]
+    lines = [_mean(side), interval(low, high)]
     if len(side.points) > 1:
-        lines.append(f"seeds {', '.join(_number(item, side, point) for point in side.points)}")
+        lines.append(f"seeds {', '.join(f'{100 * point:.0f}' for point in side.points)}")
     if cut := item.truncated[place]:
         lines.append(f"{'all' if cut == 1 else f'{100 * cut:.0f} %'} truncated by the limit on tokens")
     name, share = item.without
@@ -195,11 +167,8 @@ def side_cell(item: Verdict, place: int) -> str:
 
 def _sides(item: Verdict) -> list[str]:
     """The cells on both sides, their difference with the interval that it is judged by, and their tokens."""
-    known = "one seed"
-    if not math.isinf(item.interval[1]):
-        low, high = (_signed(item, end) for end in item.interval)
-        known = f"{low} to {high}" + ("" if item.level == ALONE else f" ({confidence(item)})")
-    ratio = "" if math.isnan(item.token_ratio) or item.comparison.metric == "tokens" else f"x {item.token_ratio:.2f}"
+    known = _signed(item) + ("" if item.level == ALONE else f" ({confidence(item)})")
+    ratio = "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}"
     return [side_cell(item, 0), side_cell(item, 1), _lines(difference_of(item), known), ratio]
 
 
@@ -221,7 +190,7 @@ def evidence_row(item: Verdict) -> list[str]:
     return [
         item.comparison.mitigation,
         _lines(*tests) if asked or not found.repeated else "",
-        *(solved_of(side) if found.repeated and not item.is_number else "" for side in (item.baseline, item.treatment)),
+        *(solved_of(side) if found.repeated else "" for side in (item.baseline, item.treatment)),
         f"{100 * share:.0f} %\n{name}" if name else "",
         _lines(drawn(item) if item.programs else "", moved),
         bounds(item),
@@ -243,9 +212,6 @@ def bounds(item: Verdict) -> str:
     match item.word:
         case VerdictWord.INCONCLUSIVE if item.refused:
             return f"not judged: {item.refused}"
-        case VerdictWord.INCONCLUSIVE if item.is_number:
-            few = about.metric == "loss" and not item.evidence.tests
-            return f"losses are judged from {SEEDS_A_SIDE} seeds a side on" if few else ""
         case VerdictWord.INCONCLUSIVE:
             matched = found.same_runs or min(found.seeds) == 1 < max(found.seeds)
             seen = decidable(about.asks, item.baseline.solved_at, found.seeds, matched, found.clusters, item.level)
@@ -254,7 +220,7 @@ def bounds(item: Verdict) -> str:
             return f"loses less than {100 * about.margin:g} points"
         case VerdictWord.WORSE if not found.repeated and item.interval[0] > -about.margin:
             return f"by less than {100 * about.margin:g} points"
-        case VerdictWord.HELPED | VerdictWord.FIXED if found.repeated and not item.is_number:
+        case VerdictWord.HELPED | VerdictWord.FIXED if found.repeated:
             count, needed = len(item.treatment.runs), seeds_for_fixed(item.level)
             share = f"up to {100 * most_failing(0, count):.0f} % of trainings may do what none of these {count} did"
             solves = item.treatment.solved == count and about.solved_at != "above chance"

@@ -48,13 +48,11 @@ class Evidence(NamedTuple):
     """Evidence of a comparison. `tests`: of each question that is asked of recipes; none of single runs. `up`, `down`: two-sided
     p-values of the treatment being better, and worse: of the tests, multiplied by the number of questions, which share the level; at
     least those of these runs on other programs, and where the sides differ in their number of seeds, those of the interval over
-    seeds (a permutation test of means keeps its level under unequal variances only where numbers are equal). `least`: the least that
-    a p-value could have been with as many trainings."""
+    seeds (a permutation test of means keeps its level under unequal variances only where numbers are equal)."""
 
     tests: dict[Question, Test]
     up: float
     down: float
-    least: float
     solved: Test | None
     """Of the trainings that solve the task, asked or not."""
 
@@ -77,7 +75,7 @@ def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Sequ
         ValueError: rates are asked of fewer seeds.
     """
     if not found.repeated:
-        return Evidence({}, *found.runs.p_values(), 0.0, None)
+        return Evidence({}, *found.runs.p_values(), None)
     if "rates" in asks and found.rates is None:
         raise ValueError("too few seeds for a test of rates")
     solved = _solved(found, baseline, treatment)
@@ -86,15 +84,11 @@ def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Sequ
         test = solved if question == "solved" else found.rates
         assert test is not None
         tests[question] = test
-    least = [
-        1.0 if question == "solved" and not treatment.reachable else least_p(question, found.seeds, _matched(found))
-        for question in tests
-    ]
     sides = [[2 * len(tests) * min(one) for one in zip(*tests.values())], found.runs.p_values()]
     if found.recipes is not None and "rates" in tests and not _matched(found) and found.seeds[0] != found.seeds[1]:
         sides.append(found.recipes.p_values())
     up, down = (max(one) for one in zip(*sides))
-    return Evidence(tests, up, down, min(len(tests) * min(least), 1.0), solved)
+    return Evidence(tests, up, down, solved)
 
 
 def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:

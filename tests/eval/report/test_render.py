@@ -36,7 +36,7 @@ def written(folder: Path) -> Path:
     sides = {"baseline": Side(run="a"), "treatment": Side(run="b")}
     others = [
         Comparison.model_validate({"mitigation": f"{long}: {metric}", "metric": metric, **sides})
-        for metric in ("answer", "tokens")
+        for metric in ("answer", "state")
     ]
     table = [["Head", "Zero", "Other"], ["93.0%\n89 to 96 %", "0", "<i>\x1b]0;x\x07![a](http://b)"]]
     sections = [
@@ -66,7 +66,7 @@ def test_the_page_says_first_what_was_found_and_folds_the_rest(page: Path) -> No
     assert places == sorted(places)
     assert re.findall(r"<summary>([\w ]+)<", body) == ["Evidence", "Right answers", "Failures", "Records", "Methods"]
     assert "No baseline was named." in body
-    assert body.count('class="dot after"') == 6  # of each seed of both comparisons of answers
+    assert body.count('class="dot after"') == 9  # of each seed of the comparisons
     assert '<td data-head="Head">93.0%<small>89 to 96\xa0%</small></td>' in body
     for left_out in ("Nothing to draw", "Nothing to say", 'data-head="Zero"'):
         assert left_out not in body
@@ -94,9 +94,9 @@ def test_markdown_has_the_same_sections_in_which_nothing_acts_with_figures_besid
 
 def test_machines_read_the_same_verdicts_and_rates(page: Path) -> None:
     content = json.loads((page.parent / "report.json").read_text())
-    first, *_, tokens = content["verdicts"]
+    first, *_, last = content["verdicts"]
     assert (first["word"], first["treatment_mean"], first["treatment_seeds"]) == ("helped", 1.0, [1.0] * 3)
-    assert (first["difference"], first["metric"], tokens["metric"]) == (pytest.approx(0.99), "answer", "tokens")
+    assert (first["difference"], first["metric"], last["metric"]) == (pytest.approx(0.99), "answer", "state")
     assert content["word"] == "helped"
     with (page.parent / "verdicts.csv").open() as file:
         rows = list(csv.DictReader(file))

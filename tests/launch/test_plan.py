@@ -15,7 +15,6 @@ from remedy.eval.stats.power import smallest_difference
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.plan import print_plan
 from remedy.settings import build
-from tests.launch.in_process import remedy
 
 GROUP: dict[str, Any] = {
     "base": {
@@ -90,19 +89,6 @@ def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
     row = next(line for line in text.splitlines() if "5 to 5" in line)
     seen = f"{100 * smallest_difference((5, 5), 10):.0f} points"
     assert [cell.strip() for cell in row.split("│")[3:5]] == ["40, 10 independent", seen]
-
-
-def test_speed_is_that_of_a_run_of_the_variant_where_one_has_logged_it(tmp_path: Path) -> None:
-    model = tmp_path / "g" / "a-seed-1" / "model"
-    model.mkdir(parents=True)
-    (model / "metrics.jsonl").write_text(json.dumps({"step": 10, "loss": 1.0, "tokens_per_second": 1234.0}) + "\n")
-    text = printed(tmp_path)
-    assert "measured: 1,234 tokens/s in a,seed=1" in text
-    assert "guessed from operations" in text  # of b
-
-
-def test_the_options_of_a_plan_do_nothing_without_it() -> None:
-    assert "--spread does nothing without --plan" in remedy(["run", "x.yaml", "--spread", "0.2"]).errors
 
 
 @pytest.mark.parametrize("seeds", [(6, 6), (math.inf, 8)])

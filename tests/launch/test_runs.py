@@ -20,9 +20,9 @@ from remedy.checksums import read_json
 from remedy.eval.report.planned import read_selection
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import expand
-from remedy.launch.runner import _problem, is_done
+from remedy.launch.runner import is_done
 from remedy.models.model_manifest import read_training
-from remedy.settings import build, load
+from remedy.settings import load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
@@ -242,12 +242,3 @@ def test_a_slurm_task_on_several_processes_is_signalled_queues_again_and_goes_on
     assert_the_same(tmp_path / "alone", folder / "evaluation")
     conditions = [line for line in (folder / "log.txt").read_text().splitlines() if re.match(r"\d+/\d+ ", line)]
     assert len(conditions) == len(list((folder / "evaluation" / "records").iterdir()))
-
-
-def test_of_several_processes_the_error_is_repeated_and_not_the_launchers_table(tmp_path: Path) -> None:
-    config = build(ExperimentConfig, {**SWEEP, "output": str(tmp_path)})
-    job = expand(config, "e")[0]
-    job.folder.mkdir(parents=True)
-    (job.folder / "log.txt").write_text("step 1\nerror: no room\n=====\nFAILED\n")
-    assert _problem(job, 2) == f"failed (exit status 2; all of it in {job.folder / 'log.txt'}): error: no room"
-    assert _problem(job, 0) == ""

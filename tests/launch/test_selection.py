@@ -65,8 +65,6 @@ def test_trials_are_every_variant_at_every_point_with_seeds_that_no_run_has(tmp_
     [
         ({"seeds": []}, "select needs `seeds`"),
         ({"seeds": [100]}, r"select\.seeds: 100 is one of `seeds`"),
-        ({"select": {"grid": {"train.learning_rate": [1]}, "seeds": [9]}}, "leaves nothing to choose"),
-        ({"select": {"grid": {"train.seed": [1, 2]}, "seeds": [9]}}, "a seed is not to be chosen"),
         (
             {"select": {"grid": {"data.reveal.spacing": [1, 2]}, "seeds": [9]}},
             "cannot be compared where `data` differs",
@@ -75,7 +73,6 @@ def test_trials_are_every_variant_at_every_point_with_seeds_that_no_run_has(tmp_
             {"runs": {"a": {"train.learning_rate": 1}}},
             r"runs\.a\.train\.learning_rate does nothing, since `select` sets it",
         ),
-        ({"runs": {"selection": {}}}, "is the name of the folder of trials"),
     ],
 )
 def test_selections_that_choose_nothing_or_by_the_wrong_thing_are_refused(

@@ -125,7 +125,6 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
     [
         ("run", ["--split", "all"], "--split all"),
         ("run", ["--split", "tset"], "--split 'tset': did you mean 'test'"),
-        ("run", ["tokeniser.kind=bpe"], "did you mean 'tokenizer'"),
         ("run", ["--condition", "forcing=free"], "remove --condition"),
         (
             "evaluation",
@@ -133,7 +132,6 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
             "an evaluation's folder, which takes --index and --condition: remove key=value",
         ),
         ("configs/experiment/quickstart.yaml", [], "is the configuration of an experiment"),
-        ("configs/data/none.yaml", [], "cannot be read"),
     ],
 )
 def test_what_is_not_there_or_goes_with_another_source_is_named(

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from remedy.models.mixers.delta_rule import delta_rule_chunked
 from remedy.models.mixers.deltanet import DeltaNet
@@ -41,16 +40,6 @@ def test_a_reflection_by_a_closed_eigenvalue_keeps_the_state_for_ever() -> None:
         sizes[eigenvalues] = float(state.norm() / start.norm())
     assert sizes["closed"] == pytest.approx(1, abs=1e-2)
     assert sizes["signed"] < 1e-3
-
-
-def test_one_reflection_swaps_two_values() -> None:
-    keys = torch.eye(8, dtype=torch.float64)[:2]
-    state = torch.zeros(1, 1, 8, 8, dtype=torch.float64)
-    state[0, 0, 0], state[0, 0, 1] = 3.0, 7.0
-    swap = F.normalize(keys[0] - keys[1], dim=0)[None, None, None]
-    zero, two = torch.zeros_like(swap), torch.full((1, 1, 1), 2.0, dtype=torch.float64)
-    _, after = delta_rule_chunked(swap, swap, zero, two, None, state)
-    torch.testing.assert_close(after[0, 0, :2, 0], torch.tensor([7.0, 3.0], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("chosen", [-6.0, 6.0])

@@ -38,9 +38,6 @@ if SOURCES:
 
 import remedy.models.mixers  # noqa: E402, F401 (registers operations)
 from remedy.models import kernels  # noqa: E402
-from remedy.models.config import DecoderSettings  # noqa: E402
-from remedy.models.decoder import DecoderForCausalLM  # noqa: E402
-from remedy.models.decoder_config import DecoderConfig  # noqa: E402
 from remedy.models.kernels import OPERATIONS, Draw, Tried  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -139,59 +136,3 @@ def test_a_state_is_taken_over(operation: str, widths: tuple[int, ...], shape: t
         return x.narrow(time, 0, steps * (x.shape[time] // whole))
 
     assert_agree(operation, widths, (*map(cut, inputs), draw.normal(*shape, dtype=torch.float32)))
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@torch.no_grad()
-def test_rwkv7_is_flash_linear_attentions_first_layer() -> None:
-    """The one without a value residual."""
-    from fla.layers.rwkv7 import RWKV7Attention
-
-    ours = layer("rwkv7")
-    theirs = RWKV7Attention(hidden_size=32, head_dim=16, num_hidden_layers=2, layer_idx=0).eval()
-    begun = dict(theirs.named_parameters())
-    renamed = {"out_proj.weight": "o_proj.weight"}
-    for name in "rwkvag":
-        renamed[f"shift_{name}"] = f"x_{name}"
-    for part in ("weight", "bias"):
-        renamed[f"out_norm.{part}"] = f"g_norm.{part}"
-        renamed |= {
-            f"{low}_lora.{ours_}.{part}": f"{low}_lora.lora.{n}.{part}"
-            for low in "wag"
-            for ours_, n in (("down", 0), ("up", 2))
-        }
-    plain = {"r_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"}
-    for name, parameter in ours.named_parameters():
-        begins = begun[renamed.get(name, name)].reshape(parameter.shape)
-        if name not in plain and not name.endswith("up.weight"):  # these are drawn
-            torch.testing.assert_close(parameter, begins, msg=name)
-        torch.nn.init.normal_(parameter, std=0.3)
-        begins.copy_(parameter)
-    x = torch.randn(2, 70, 32)
-    torch.testing.assert_close(ours(x), theirs(x)[0], atol=1e-4, rtol=1e-3)
-
-
-@torch.no_grad()
-def test_path_attention_is_flash_linear_attentions() -> None:
-    from fla.layers.path_attn import PaTHAttention
-
-    ours = layer("path_attention")
-    theirs = PaTHAttention(hidden_size=32, num_heads=2)
-    ours.convolution.conv1d.bias.zero_()  # the only difference
-    pairs = dict(zip(("q_proj", "k_proj", "v_proj"), ours.qkv_proj.weight.chunk(3)))
-    pairs |= {"w_proj.0": ours.w_down.weight, "w_proj.1": ours.w_up.weight, "o_proj": ours.out_proj.weight}
-    pairs |= {"w_conv1d": ours.convolution.conv1d.weight, "bt_proj": ours.beta_proj.weight}
-    for name, value in pairs.items():
-        theirs.get_submodule(name).weight.copy_(value)
-    theirs.bt_proj.bias.copy_(ours.beta_proj.bias)
-    assert set(dict(theirs.named_parameters())) == {*(f"{name}.weight" for name in pairs), "bt_proj.bias"}
-    x = torch.randn(2, 150, 32)
-    torch.testing.assert_close(ours(x), theirs(x)[0], atol=1e-3, rtol=1e-2)
-
-
-def layer(name: str, **settings: object) -> Any:
-    """A mixer of two heads of 16 channels, the first of two layers."""
-    torch.manual_seed(0)
-    shape = {"mixers": [name], "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2}
-    config = DecoderConfig.from_settings(DecoderSettings.model_validate({**shape, **settings}), 40)
-    return DecoderForCausalLM(config).eval().mixers()[0]

@@ -22,7 +22,7 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, try_kernels
-from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels, rnn
+from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels
 from remedy.models.mixers.delta_rule import delta_rule
 from tests.models.kernel_stand_ins import PATHS, chunk_delta_rule
 
@@ -184,18 +184,6 @@ def test_a_shape_that_a_kernel_does_not_take_falls_back(install: Callable[..., N
         inputs = (*(x[:, :, :steps] for x in (q, k, v, beta)), g, state)
         assert kernel("delta_rule", BF16, *inputs) is None
         assert delta_rule(*inputs)[0].isfinite().all()
-
-
-def test_recurrent_layers_without_bf16_in_cudnn_compute_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    (gru,) = mixers("gru")
-    for version, said in (
-        (91002, "under autocast in float32 (cuDNN 91002 has none in bf16)"),
-        (91300, "PyTorch's own"),
-    ):
-        monkeypatch.setattr(torch.backends.cudnn, "version", lambda version=version: version)
-        assert gru.own_path(CUDA, BF16).endswith(said)
-        assert rnn.has_bf16() == (version == 91300)
-    assert gru.own_path(CUDA, torch.float32) == gru.own_path(CPU, BF16) == "PyTorch's own"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

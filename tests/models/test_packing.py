@@ -84,19 +84,6 @@ def test_wherever_the_borders_are_no_token_sees_past_them(
                 start += len(example)
 
 
-def test_apart_lays_examples_of_like_lengths_together_and_together_is_its_inverse() -> None:
-    packing = Packing(torch.tensor([[0, 1, 2, 0, 1, 0], [0, 0, 1, 2, 3, 0]]))
-    x = torch.arange(1.0, 13).reshape(2, 6, 1)
-    apart = packing.apart(x)
-    assert [group[..., 0].tolist() for group in apart] == [
-        [[8, 9, 10, 11], [1, 2, 3, 0]],
-        [[4, 5]],
-        [[6], [7], [12]],
-    ]
-    assert torch.equal(packing.together(apart), x)
-    assert [mask.sum(1).tolist() for mask in packing.real()] == [[4, 3], [2], [1, 1, 1]]
-
-
 @given(st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=8), min_size=1, max_size=4))
 def test_less_than_a_third_of_what_is_mixed_is_padding(lengths: list[list[int]]) -> None:
     batch = packed([examples(*row) for row in lengths])

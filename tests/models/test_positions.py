@@ -1,6 +1,5 @@
 """Randomised positions: ordered subsets of a range that a row's tokens decide, the same in any batch; even in evaluation."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +8,6 @@ from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.positions import drawn_positions
-from remedy.settings import UserError
 
 
 @settings(max_examples=30, deadline=None)
@@ -63,17 +61,3 @@ def test_training_draws_without_random_state_and_evaluation_is_even() -> None:
     assert torch.equal(
         plain(tokens).logits, model(positions="rope", position_range=2048, position_capacity=512).eval()(tokens).logits
     )
-
-
-@torch.no_grad()
-def test_padding_changes_nothing_of_a_row_in_training() -> None:
-    decoder, row = model().train(), torch.randint(1, 40, (1, 9))
-    padded = torch.cat([row, torch.zeros(1, 6, dtype=torch.long)], 1)
-    mask = (torch.arange(15) < 9).long()[None]
-    alone = decoder(row).logits
-    torch.testing.assert_close(decoder(padded, attention_mask=mask).logits[:, :9], alone, atol=1e-5, rtol=0)
-
-
-def test_a_row_longer_than_the_range_is_refused() -> None:
-    with pytest.raises(UserError, match=r"rows of 65 tokens, but model.position_range is 64: raise it"):
-        model().train()(torch.zeros(1, 65, dtype=torch.long))

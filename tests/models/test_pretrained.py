@@ -24,8 +24,7 @@ from remedy.models.flops import training_flops
 from remedy.models.loading import load_checkpoint, merge
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer_backends import CharacterSettings, HuggingFaceSettings, Symbols, SymbolSettings
-from remedy.settings import ConfigError, UserError, build
-from remedy.train.config import RunConfig
+from remedy.settings import UserError
 from tests.models.test_padding import assert_a_pipeline_writes_what_the_model_writes
 from tests.models.test_tokenizer import pretrained
 from tests.tiny_cwm import write_tiny_cwm
@@ -41,15 +40,6 @@ def cwm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def hf(name: str) -> tokenizers.TraceTokenizer:
     return tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=name))
-
-
-def test_adapters_are_on_all_linear_layers_and_nothing_else_is_trained(cwm: str) -> None:
-    config = PretrainedSettings(name_or_path=cwm, lora={"r": 2})  # type: ignore[arg-type]
-    model = build_pretrained(config, hf(cwm), FP32, sharded=False)
-    trained = {name for name, p in model.named_parameters() if p.requires_grad}
-    assert all("lora_" in name for name in trained)
-    layers = {name.split(".lora_")[0].rsplit(".", 1)[-1] for name in trained}
-    assert layers == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
 
 def assert_ends_where_traces_end(folder: Path, tokenizer: tokenizers.TraceTokenizer) -> None:
@@ -187,20 +177,3 @@ def test_a_decoder_of_ours_is_fine_tuned_only_with_its_own_tokenizer(tmp_path: P
     assert parameter_count(build_pretrained(config, mine, FP32, sharded=False)) > 0
     with pytest.raises(UserError, match="another tokenizer than this run's"):
         build_pretrained(config, other, FP32, sharded=False)
-
-
-def test_a_model_section_is_a_decoder_unless_it_says_otherwise() -> None:
-    data = {"task": {"kind": "composition"}}
-    assert isinstance(build(RunConfig, {"data": data, "model": {"num_hidden_layers": 3}}, "x").model, DecoderSettings)
-    for model, says in (
-        ({"hidden_layers": 3}, "unknown key 'model.hidden_layers'; did you mean 'num_hidden_layers'?"),
-        (
-            {"kind": "pretrained", "name_or_path": "x", "lora": {"lora_alhpa": 2}},
-            "unknown key 'model.lora.lora_alhpa'; did you mean 'lora_alpha'?",
-        ),
-        ({"kind": "pretrained", "name_or_path": "x", "load_in_4bit": True}, "add a `lora` section"),
-        ({"size": "huge"}, "key 'model.size'"),
-    ):
-        with pytest.raises(ConfigError) as failed:
-            build(RunConfig, {"data": data, "model": model}, "x")
-        assert says in str(failed.value)

@@ -119,26 +119,16 @@ def test_a_model_that_sees_what_follows_is_refused() -> None:
         ModelReader(model, "bert-tiny").prefill(prompts())
 
 
-def test_a_model_that_cannot_be_run_is_one_line() -> None:
-    model = tiny_model("llama", VOCABULARY)
-    model.forward = functools.wraps(model.forward)(lambda **kwargs: kwargs["no such"])
-    with pytest.raises(UserError, match=r"^broken \(llama\) cannot be run by this version of Transformers: 'no such'$"):
-        ModelReader(model, "broken").prefill(prompts())
-
-
 @pytest.mark.parametrize(
     ("family", "settings", "limit"),
     [
         ("gpt2", {"n_positions": 50}, ContextLimit(50, "n_positions", True)),
         ("opt", {"max_position_embeddings": 50}, ContextLimit(50, "max_position_embeddings", True)),
-        ("openai-gpt", {"n_positions": 50}, ContextLimit(50, "n_positions", True)),
         (
             "llama",
             {"max_position_embeddings": 32},
             ContextLimit(32, "max_position_embeddings", False),
         ),  # as wide as that
-        ("rwkv", {"context_length": 64}, ContextLimit(64, "context_length", False)),
-        ("mamba", {}, None),
         ("bloom", {}, None),
     ],
 )

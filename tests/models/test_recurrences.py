@@ -125,16 +125,6 @@ def test_the_fastest_decay_in_every_channel_neither_overflows_nor_loses_digits()
     assert torch.isfinite(gradient).all()
 
 
-def test_the_generalised_rule_cannot_reflect() -> None:
-    """What `RWKV7` says of its transition: a state is not flipped for good, as by an eigenvalue of -1."""
-    _, g, _, _, a, b = generalised_inputs(100)
-    for decay in (g, torch.full_like(g, LOWEST), torch.zeros_like(g)):
-        values = torch.linalg.eigvals(torch.diag_embed(decay.exp()) + a[..., :, None] * b[..., None, :])
-        assert values.imag.abs().max() < 1e-6
-        assert values.real.min() > torch.tensor(LOWEST).exp() - 1
-        assert values.real.max() < 1 + 1e-9
-
-
 def path_inputs(steps: int) -> tuple[torch.Tensor, ...]:
     """q, k, v, w and beta of PaTH attention: lines of length 1, beta in (0, 2)."""
     torch.manual_seed(steps)
@@ -172,13 +162,3 @@ def test_a_long_path_of_reflections_neither_grows_nor_loses_digits() -> None:
     q, k, v, w, beta = (x.float() for x in path_inputs(1000))
     _, keys = attend_chunked(q, k, v, w, torch.full_like(beta, 2.0))
     torch.testing.assert_close(keys.norm(dim=-1), k.norm(dim=-1), atol=0, rtol=1e-4)
-
-
-def test_padding_before_a_rows_first_token_is_not_seen() -> None:
-    whole = path_inputs(20)
-    (_, keys), values = attend_chunked(*(x[:, :, :12] for x in whole)), whole[2][:, :, :12]
-    expected, _ = attend_chunked(*(x[:, :, 12:] for x in whole), keys, values, chunk=4)
-    padded, wide = (F.pad(x, (0, 0, 3, 0)) for x in (keys, values))
-    real = (torch.arange(15) >= 3).expand(2, 1, 1, 15)
-    found, _ = attend_chunked(*(x[:, :, 12:] for x in whole), padded, wide, real, chunk=4)
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)

@@ -60,18 +60,6 @@ def test_text_that_spells_a_special_token_does_not_become_it(tokenizer: TraceTok
     assert ids.count(tokenizer.special_ids[Special.FRAME_SEP]) == sum(s.piece is Special.FRAME_SEP for s in written)
 
 
-def test_character_level_strings_leave_all_other_text_alone() -> None:
-    for one in examples(DATA, "test", range(20)):
-        plain, split = BPE.encode(one.spans), SPLIT.encode(one.spans)
-        assert BPE.decode(plain.ids) == SPLIT.decode(split.ids)
-        assert plain.roles.count(int(Role.STRUCTURE)) == split.roles.count(int(Role.STRUCTURE))
-        for span in one.spans:
-            if isinstance(span.piece, str) and span.string:
-                assert len(SPLIT.encode([span]).ids) == len(span.piece.encode())
-            else:
-                assert SPLIT.encode([span]).ids == BPE.encode([span]).ids
-
-
 @pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARS], ids=["bpe", "bpe-characters", "chars"])
 def test_saved_and_loaded_it_is_the_same_tokenizer(tokenizer: TraceTokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
@@ -128,17 +116,6 @@ def with_normalizer(normalizer: Any) -> Callable[[hf.Tokenizer], None]:
     return lambda model: setattr(model, "normalizer", normalizer)
 
 
-def split(pattern: str, behaviour: str) -> Callable[[hf.Tokenizer], None]:
-    def change(model: hf.Tokenizer) -> None:
-        parts = [
-            hf.pre_tokenizers.Split(hf.Regex(pattern), behaviour),
-            hf.pre_tokenizers.ByteLevel(False, use_regex=False),
-        ]
-        model.pre_tokenizer = hf.pre_tokenizers.Sequence(parts)
-
-    return change
-
-
 def prefixed(model: hf.Tokenizer) -> None:
     model.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=True)
 
@@ -161,7 +138,6 @@ ODD = "def f(x):\n    return 'e\u0301 \ufb01', X\n"
 LOSSY: dict[str, tuple[Callable[[hf.Tokenizer], None], list[str], str]] = {
     "NFKC": (with_normalizer(hf.normalizers.NFKC()), [CODE, ODD], r".*\ufb01.* comes back as .*\u00e9 fi"),
     "a space in front": (prefixed, [CODE], r"'def f\(x\).* comes back as ' def f\(x\)"),
-    "white space dropped": (split(r"\s+", "removed"), [CODE], r"'def f\(x\).* comes back as 'deff\(x\)"),
     "a space between two texts": (metaspace, ["return ", "x = 1"], r"'return x = 1' comes back as 'return  x = 1'"),
 }
 
@@ -187,16 +163,6 @@ def test_one_text_at_a_time_is_read_by_tokenizers_that_put_a_space_in_front_of_i
     tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(pretrained(tmp_path, [], metaspace))))
     traced = render(trace(Program("def main():  # << START_OF_TRACE\n    return 1\n")), "cwm").spans
     assert tokenizer.decode(tokenizer.encode(traced).ids) == spans_text(traced)
-
-
-def test_a_pattern_that_cannot_be_matched_is_one_line(tmp_path: Path) -> None:
-    folder = pretrained(tmp_path, [], split(r"(a+)+$", "isolated"))
-    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(folder)))
-    with pytest.raises(TokenizerError) as failed:
-        tokenizer.encode([Span(Role.VALUE, "a" * 40 + "b")])
-    assert str(failed.value) == (
-        f"tokenizer {str(folder)!r} fails on the text {'a' * 40 + 'b'!r} (Onig: Regex search error: retry-limit-in-match over)"
-    )
 
 
 @pytest.mark.parametrize(

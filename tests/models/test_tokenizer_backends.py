@@ -6,7 +6,6 @@ import json
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,19 +39,6 @@ def test_a_kind_registered_outside_generates_trains_and_evaluates(tmp_path: Path
     assert json.loads((tmp_path / "run" / tokenizers.FILE).read_text())["config"] == {"kind": "raw_bytes"}
     with pytest.raises(ConfigError, match="did you mean 'raw_bytes'"):
         build(RunConfig, {"data": DATA, "tokenizer": {"kind": "raw_byte"}}, "x")
-
-
-@pytest.mark.parametrize(
-    ("section", "says"),
-    [
-        ({"kind": "chars", "vocab_size": 400}, "unknown key 'tokenizer.vocab_size'"),
-        ({"kind": "hf"}, "missing key 'tokenizer.name_or_path'"),
-    ],
-)
-def test_a_key_of_another_kind_is_an_unknown_key(section: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError) as failed:
-        build(RunConfig, {"data": DATA, "tokenizer": section}, "x")
-    assert says in str(failed.value)
 
 
 def test_kinds_that_need_data_say_so_without() -> None:

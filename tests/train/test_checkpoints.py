@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from remedy.models.model_manifest import check_model
 from remedy.settings import UserError, load
 from remedy.train.checkpoints import SEAL, digest, integrity_error, latest_intact, quarantine, seal
 from remedy.train.config import RunConfig
@@ -40,13 +39,6 @@ def test_the_newest_whole_checkpoint_is_found_whatever_lies_beside_it(tmp_path: 
         latest_intact(tmp_path)
 
 
-def test_a_checkpoint_of_a_training_is_no_model_to_load(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"checkpoint-9: is a checkpoint that training goes on from \(step 9\).*--resume"
-    ):
-        check_model(checkpoint(tmp_path, 9))
-
-
 @pytest.mark.parametrize("harm", ["flipped", "missing", "seal"])
 def test_a_damaged_checkpoint_is_named_kept_aside_and_skipped(harm: str, tmp_path: Path) -> None:
     good, bad = checkpoint(tmp_path, 1), checkpoint(tmp_path, 2)
@@ -69,14 +61,6 @@ def test_a_damaged_checkpoint_is_named_kept_aside_and_skipped(harm: str, tmp_pat
     assert ("weights" in sentence) == (harm != "seal")
     assert (tmp_path / "damaged-checkpoint-2" / "part" / "state").exists()
     assert latest_intact(tmp_path)[1] == {}
-
-
-def test_what_a_kill_cut_off_is_removed(tmp_path: Path) -> None:
-    cut = checkpoint(tmp_path, 3, sealed=False)
-    found, damaged = latest_intact(tmp_path)
-    assert found is None
-    assert quarantine(tmp_path, found, damaged) == ["checkpoint-3: it was not written to the end; removed"]
-    assert not cut.exists()
 
 
 def test_large_files_are_sampled_to_both_ends(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from remedy.train.config import RunConfig
 from remedy.train.footprint import footprint, print_footprint
 from remedy.train.memory import parameter_counts
 from remedy.train.run import build_model, train
-from tests.launch.in_process import remedy
 from tests.tiny_cwm import write_tiny_cwm
 from tests.tiny_models import tiny_model
 
@@ -123,17 +122,6 @@ def test_what_does_not_run_on_shapes_alone_is_one_line_and_nothing_beside_it(
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    ("changes", "gpus", "message"),
-    [([], 3, "not a multiple of 3 processes"), (["model={kind: pretrained, name_or_path: nowhere}"], 1, "config.json")],
-)
-def test_what_cannot_be_planned_is_one_line(changes: list[Any], gpus: int, message: str) -> None:
-    overrides = [*changes, "train.curriculum=[]"]
-    with pytest.raises(UserError, match=message) as caught:
-        footprint(load(RunConfig, PERMUTATION, overrides), gpus, length=20)
-    assert "\n" not in str(caught.value)
-
-
 def test_new_rows_of_a_table_that_is_the_head_too(tmp_path: Path) -> None:
     """PEFT's two layers share them; after its activations are counted the model is still whole, and its operations can be."""
     byte_level = Tokenizer(BPE({letter: i for i, letter in enumerate(["<pad>", *sorted(ByteLevel.alphabet())])}, []))
@@ -158,13 +146,3 @@ def test_the_shipped_models_are_planned_without_a_hub() -> None:
     other = load(RunConfig, ROOT / "configs" / "train" / "cwm_lora.yaml", ["tokenizer.name_or_path=nowhere"])
     with pytest.raises(UserError, match="tokenizer 'nowhere' cannot be loaded"):
         footprint(other, 8)
-
-
-@pytest.mark.parametrize("command", [["plan"], ["train"], ["generate", "--out", "x"]], ids=lambda words: words[0])
-def test_an_experiment_is_no_run(command: list[str]) -> None:
-    config = ROOT / "configs" / "experiment" / "quickstart.yaml"
-    ended = remedy([*command, config])
-    assert ended.status == 2
-    assert ended.errors.startswith(
-        f"error: {config} is an experiment, of many runs: `remedy run {config}` makes their data"
-    )

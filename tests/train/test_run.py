@@ -25,7 +25,6 @@ from remedy.train.processes import SIGNALS
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
 from remedy.train.trainer import RowTrainer
-from tests.launch.in_process import remedy
 from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written
 
 
@@ -155,12 +154,6 @@ def test_out_of_memory_names_batch_and_length_and_what_to_lower(
         UserError, match=r"^out of memory at 8 rows of \d+ tokens .*train.gradient_accumulation_steps \(now 1\)"
     ):
         in_process(written(tmp_path), f"output={tmp_path / 'run'}")
-
-
-def test_resuming_where_no_checkpoint_is_begins_anew_and_says_so(tmp_path: Path) -> None:
-    output = tmp_path / "misspelt"
-    said = remedy(["train", written(tmp_path), f"output={output}", "train.max_steps=0", "--resume"]).output
-    assert f"{output}: no checkpoint to resume from; training begins at step 0" in said
 
 
 def test_a_world_that_does_not_divide_the_batch_says_what_would(

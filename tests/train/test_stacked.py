@@ -153,13 +153,6 @@ def test_what_a_seed_would_not_be_alone_is_refused(changes: dict[str, Any], says
         settings.changed(changes)
 
 
-def test_several_processes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("WORLD_SIZE", "2"), ("RANK", "0"), ("LOCAL_RANK", "0")):
-        monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match="trained at once by one process"):
-        train_stacked("tiny", recipe(tmp_path))
-
-
 def test_patience_ends_a_seed_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from remedy.train.validation import Validation
 

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoModelForCausalLM, CwmConfig
 
-from remedy.models.activations import Activations, activations
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.flops import training_flops
 from remedy.models.pretrained import add_adapters
 from remedy.train.config import TrainSettings
 from remedy.train.footprint import GB, RESERVE
-from remedy.train.memory import ParameterCounts, model_states, parameter_counts
+from remedy.train.memory import Activations, ParameterCounts, activations, model_states, parameter_counts
 
 GPUS = (8, 64, 512)
 LENGTHS = (8192, 32768)

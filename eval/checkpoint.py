@@ -13,9 +13,8 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
 from remedy.models.config import SHAPE, DecoderSettings
-from remedy.models.devices import weights_of
 from remedy.models.flops import token_cost, weight_count
-from remedy.models.loading import load_checkpoint, load_outline
+from remedy.models.loading import load_checkpoint, load_outline, weights_of
 from remedy.models.mixers import MIXERS, eigenvalues_of
 from remedy.models.model_manifest import read_training, recorded_weights
 from remedy.models.pretrained import is_in_4bit

@@ -58,7 +58,7 @@ def load_one(kind: type[S], config: str, overrides: Sequence[str] | None) -> S:
     if "groups" in read_yaml(Path(config)):
         raise UserError(
             f"{config} is an experiment, of many runs: `remedy run {config}` makes their data and does them all, and says with --plan "
-            "what that will cost"
+            "which these are"
         )
     return load(kind, config, overrides or [])
 

@@ -23,7 +23,7 @@ FUNCTIONS = 30
 EXPERIMENT = """\
 # Written by `remedy init`. Do characters for strings, or states in every fourth frame alone, change how well these programs are traced?
 # {said}
-# What it costs, and which differences it can see: remedy run {name}.yaml --plan
+# Its runs, and which differences it can see: remedy run {name}.yaml --plan
 # To try it out: remedy run {name}.yaml max_steps=5 max_examples=4 output=runs/try
 name: {name}
 output: runs/{name}

@@ -182,7 +182,7 @@ def evaluate_run(folder: Path) -> None:
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint
     from remedy.launch.evaluate import together
-    from remedy.train.wandb_runs import log_evaluation
+    from remedy.train.tracking import log_evaluation
 
     run, about = load(RunConfig, folder / TRAIN), read_json(folder / RUN, _CURE)
     name, variant = about["name"], "" if about["variant"] == about["name"] else about["variant"]

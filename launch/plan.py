@@ -1,14 +1,11 @@
-"""`remedy run --plan`: what an experiment will run, what that costs, and what its comparisons can see. Nothing is trained."""
+"""`remedy run --plan`: what an experiment will run, and what its comparisons can see. Nothing is trained."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple, cast
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -22,16 +19,7 @@ from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, decidable, seeds_
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, conditions, expand, trials
 from remedy.models.config import DecoderSettings
-from remedy.models.flops import training_flops
-from remedy.models.tokenizer import build_tokenizer
-from remedy.speed import duration
-from remedy.train.data import parted
-from remedy.train.footprint import drawn_rows
-from remedy.train.run import build_model
-from remedy.train.tracking import METRICS, read_metrics
 
-UTILISATION = 0.2
-"""Share of the speed of a matrix product that small models reach in training; benchmarks/RESULTS.md."""
 Variants = Mapping[str, list[Job]]
 
 
@@ -83,65 +71,21 @@ def _print_runs(
     tried: Variants,
     console: Console,
 ) -> None:
-    table = Table("variant", "runs", "steps", "rows", "one run", "from", "evaluated on", title="Runs")
-    total, unknown = 0.0, 0
+    table = Table("variant", "runs", "steps", "rows", "evaluated on", title="Runs")
     planned = [
         (f"{name}: selection", jobs, f"validation, {jobs[0].train.train.validation_examples:,}")
         for name, jobs in tried.items()
     ]
     planned += [(name, jobs, f"{sum(one.examples for one in asked[name]):,}") for name, jobs in variants.items()]
     for name, jobs, evaluated in planned:
-        (seconds, source), train = training_cost(jobs), jobs[0].train.train
-        known = not math.isnan(seconds)
-        total += seconds * len(jobs) if known else 0.0
-        unknown += 0 if known else len(jobs)
+        train = jobs[0].train.train
         rows = train.total_steps * train.batch_size
-        one = duration(seconds) if known else "?"
-        table.add_row(name, str(len(jobs)), f"{train.total_steps:,}", f"{rows:,}", one, source, evaluated)
+        table.add_row(name, str(len(jobs)), f"{train.total_steps:,}", f"{rows:,}", evaluated)
     console.print(table)
     if tried:
         console.print(f"{sum(map(len, tried.values()))} trials choose settings on validation before the runs.")
-    left = f", and {unknown} runs of which nothing is known" if unknown else ""
-    console.print(
-        f"{sum(map(len, variants.values()))} runs of {len(variants)} variants, {config.workers} at a time: "
-        f"{duration(total / config.workers) or '?'} of training{left}; evaluation is not counted. A guess may be wrong by a factor of "
-        "3, and more on a busy machine: max_steps=50 measures the speed.\n"
-    )
-
-
-def training_cost(jobs: Sequence[Job]) -> tuple[float, str]:
-    """Return the seconds that one run of a variant takes, and where they are from: the speed of one that has logged it, else its
-    operations; NaN where nothing is known."""
-    train = jobs[0].train
-    if not train.train.total_steps:
-        return 0.0, "not trained"
-    if not isinstance(train.model, DecoderSettings):
-        return math.nan, "a pretrained model: not guessed"
-    tokenizer = build_tokenizer(train.tokenizer, train.data)
-    rows = drawn_rows(train, tokenizer)
-    drawn = [example.size for row in rows for example in parted(row)]
-    share = train.train.total_steps * train.train.batch_size / len(rows)
-    for job in jobs:
-        if speeds := [one["tokens_per_second"] for one in read_metrics(job.model / METRICS) if "loss" in one]:
-            return share * sum(drawn) / speeds[-1], f"measured: {speeds[-1]:,.0f} tokens/s in {job.name}"
-    with torch.device("meta"):
-        model = build_model(train, tokenizer)
-    return share * training_flops(model).of(drawn) / (product_speed() * UTILISATION), "guessed from operations"
-
-
-@lru_cache(maxsize=1)
-def product_speed() -> float:
-    """Operations per second of a matrix product on this machine, one thread or one GPU."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    one = torch.ones(512, 512, device="cuda" if torch.cuda.is_available() else "cpu")
-    times = []
-    for _ in range(8):
-        begin = time.perf_counter()
-        float((one @ one)[0, 0])
-        times.append(time.perf_counter() - begin)
-    torch.set_num_threads(threads)
-    return 2 * 512**3 / min(times)
+    runs = sum(map(len, variants.values()))
+    console.print(f"{runs} runs of {len(variants)} variants, {config.workers} at a time.\n")
 
 
 def _print_conditions(asked: Mapping[str, list[Condition]], console: Console) -> None:

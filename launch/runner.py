@@ -30,7 +30,7 @@ LOG = "log.txt"
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 30.0
 """Seconds between two lines on a run that goes on."""
-IMPORTED = ("train.run", "train.wandb_runs", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.job")
+IMPORTED = ("train.run", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.job")
 """What a run imports when it comes to it."""
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
         UserError: no run is evaluated, or as `report`.
     """
     from remedy.eval.report.page import report
-    from remedy.train.wandb_runs import log_report
+    from remedy.train.tracking import log_report
 
     output = Path(config.output)
     directories = [job.folder / EVALUATION for job in jobs]

@@ -16,9 +16,8 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import Cache
 
-from remedy.models.batching import KEYS, Cut, copied, cropped, has_keys, is_batchable, joined, selected
-from remedy.models.cache import MixerCache
-from remedy.models.devices import input_device
+from remedy.models.cache import KEYS, Cut, MixerCache, copied, cropped, has_keys, is_batchable, joined, selected
+from remedy.models.loading import input_device
 from remedy.models.protocol import CausalLM
 
 

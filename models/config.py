@@ -255,7 +255,7 @@ def matched(settings: DecoderSettings) -> Matched:
 
 def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:
     """Count what a match is of in the layers, with widths as chosen, and say if it grows with the sequence."""
-    from remedy.models.block import Block  # waits for Transformers, which other settings need not
+    from remedy.models.decoder import Block  # waits for Transformers, which other settings need not
 
     config: Any = SimpleNamespace(**settings.resolved(chosen), rms_norm_eps=1e-5)
     with torch.device("meta"):  # shapes alone

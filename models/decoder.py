@@ -1,28 +1,81 @@
 """A small decoder whose only varying part is the sequence mixer, chosen per layer: two architectures differ in nothing else.
 
-Pre-norm blocks of a mixer and a SwiGLU MLP, RMSNorm, untied embeddings. It is a Transformers model: `save_pretrained`,
+Pre-norm blocks of a mixer and a gated MLP, RMSNorm, untied embeddings. It is a Transformers model: `save_pretrained`,
 `AutoModelForCausalLM.from_pretrained` and `.generate` work once this module is imported.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from remedy.models.batching import joined
-from remedy.models.block import Block
-from remedy.models.cache import MixerCache
+from remedy.models.cache import MixerCache, joined
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import Mixer
-from remedy.models.packing import Packing
-from remedy.models.positions import drawn_positions, has_borders, row_starts
+from remedy.models.mixers import MIXERS, Mixer
+from remedy.models.positions import Packing, drawn_positions, has_borders, row_starts
 from remedy.models.protocol import CausalLM
+
+if TYPE_CHECKING:
+    from remedy.models.cache import MixerCache
+    from remedy.models.decoder_config import DecoderConfig
+    from remedy.models.positions import Packing
+
+
+class GatedMLP(nn.Module):
+    """SwiGLU (Shazeer, "GLU variants improve Transformer", 2020)."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)))
+
+
+class Block(GradientCheckpointingLayer):
+    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D).
+
+    With gradient checkpointing its input alone is kept for the backward pass, and the rest computed again.
+    """
+
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
+        super().__init__()
+        self.mixer_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.mixer = MIXERS[config.mixers[layer % len(config.mixers)]](config, layer)
+        self.mlp_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.mlp = GatedMLP(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        past_key_values: MixerCache | None = None,
+        positions: Tensor | Sequence[Tensor | None] | None = None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        """`packing`: of rows that hold several examples, which are laid apart in groups for the mixer; `positions` are then of each."""
+        normed = self.mixer_norm(x)
+        if packing is None:
+            mixed = self._mixed(normed, past_key_values, positions)
+        else:
+            assert isinstance(positions, Sequence)
+            groups = zip(packing.apart(normed), positions, strict=True)
+            mixed = packing.together([self._mixed(group, None, places) for group, places in groups])
+        x = x + mixed
+        return cast(Tensor, x + self.mlp(self.mlp_norm(x)))
+
+    def _mixed(self, x: Tensor, cache: MixerCache | None, positions: Any) -> Tensor:
+        return cast(Tensor, self.mixer(x, cache, positions) if self.mixer.positional else self.mixer(x, cache))
+
 
 DEFAULT_STD = 0.02
 """Deviation of embeddings and head where `initializer_range` is not given, as GPT-2's."""

@@ -1,12 +1,15 @@
-"""Load a checkpoint for evaluation: a run of ours, or any Hugging Face causal language model."""
+"""Load a checkpoint for evaluation, a run of ours or any Hugging Face causal language model, onto one device or several."""
 
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from remedy.files import replace_file, writing
@@ -14,7 +17,6 @@ from remedy.models import decoder
 from remedy.models import tokenizer as tokenizers
 from remedy.models.card import write_card
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.devices import spread
 from remedy.models.hub_loading import has_tokenizer, read, read_config, read_model
 from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, check_model, seal_model
@@ -32,6 +34,53 @@ from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
 from remedy.owner import owned
 from remedy.settings import UserError
+
+WEIGHTS = 0.75
+"""How much of a device's free memory weights may take where they are spread: states and logits need the rest."""
+
+
+def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder: str | None = None) -> CausalLM:
+    """Lay a model's layers one after another on all GPUs, evenly, and those for which they have no room in main memory, from where
+    each is fetched when it is needed (`device_map: auto` of accelerate).
+
+    `room`: bytes that weights may take of each device, by number, and of `cpu`, by default all of that, where they lie already; what
+    is left over lies in a `folder`.
+    """
+    from accelerate import dispatch_model, infer_auto_device_map
+    from accelerate.utils import get_balanced_memory, get_max_memory
+
+    module: Any = model
+    if room is None:
+        room = {place: int(WEIGHTS * free) for place, free in get_max_memory().items()} | {"cpu": sys.maxsize}
+    whole = list(module._no_split_modules or ())
+    most = get_balanced_memory(module, dict(room), no_split_module_classes=whole)
+    places = infer_auto_device_map(module, most, no_split_module_classes=whole)
+    placed: CausalLM = dispatch_model(module, places, offload_dir=folder)
+    return placed
+
+
+def input_device(model: CausalLM) -> torch.device:
+    """Find the device of a model's inputs: that of its embeddings; where these are fetched when they are needed, the one they are
+    fetched to."""
+    table = model.get_input_embeddings()
+    device: torch.device = table.weight.device
+    if device.type != "meta":
+        return device
+    hooks = getattr(table._hf_hook, "hooks", (table._hf_hook,))
+    return torch.device(next(hook.execution_device for hook in hooks if hasattr(hook, "execution_device")))
+
+
+def weights_of(model: CausalLM) -> Mapping[str, Tensor]:
+    """All weights and buffers that are saved, by name; those that are fetched when they are needed, fetched."""
+    found = model.state_dict()
+    if not any(tensor.is_meta for tensor in found.values()):
+        return found
+    from accelerate.utils.modeling import get_state_dict_offloaded_model
+
+    module: Any = model
+    fetched: Mapping[str, Tensor] = get_state_dict_offloaded_model(module)
+    return {name: fetched[name] for name in found}
+
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from remedy.models.cache_memory import Footprint, available_bytes, footprint
+from remedy.models.cache import Footprint, available_bytes, footprint
 from remedy.models.chunks import CachedModel, Chunk, ChunkReader, Kind
 from remedy.models.context_length import ContextLimit, context_limit
 from remedy.models.protocol import CausalLM

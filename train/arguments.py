@@ -1,15 +1,166 @@
-"""Hugging Face's training arguments from a run's settings."""
+"""Hugging Face's training arguments and DeepSpeed's JSON from a run's settings, and what a run under DeepSpeed needs besides."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
 
-from remedy.settings import UserError
-from remedy.train.config import RunConfig, TrainSettings
-from remedy.train.deepspeed import LOAD_UNIVERSAL, deepspeed_json, join, refuse_mismatches
+from remedy.models.decoder import Block, DecoderForCausalLM
+from remedy.processes import this_process
+from remedy.settings import ConfigError, UserError
+from remedy.train.config import DeepSpeedSettings, RunConfig, TrainSettings
+
+JSON_FILE = "deepspeed.json"
+FILLED: dict[str, Any] = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": "auto"},
+    "zero_allow_untested_optimizer": True,
+    "zero_force_ds_cpu_optimizer": False,
+}
+"""What a JSON holds beside ZeRO's section; Transformers puts the training arguments' values in place of `auto`."""
+OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
+
+LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
+"""The section of DeepSpeed's JSON that makes it load a universal checkpoint."""
+
+
+def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
+    """The JSON of a run, made of its settings or read from a hand-written file.
+
+    Raises:
+        ConfigError: the file cannot be read, or has a section that other settings stand for.
+    """
+    zero: dict[str, Any] = {"stage": 1, "stage3_gather_16bit_weights_on_model_save": True}
+    if settings.file is not None:
+        theirs = _read(settings.file)
+        return FILLED | theirs | {"zero_optimization": zero | theirs.get("zero_optimization", {})}
+    zero["stage"] = settings.stage
+    zero |= {part: {"device": "cpu", "pin_memory": True} for part in OFFLOADED[settings.offload]}
+    if settings.param_persistence_threshold is not None:
+        zero["stage3_param_persistence_threshold"] = settings.param_persistence_threshold
+    return FILLED | {"zero_optimization": zero}
+
+
+def zero_section(settings: TrainSettings) -> dict[str, Any]:
+    """ZeRO's section of a run's JSON; of stage 0 without DeepSpeed."""
+    if settings.deepspeed is None:
+        return {"stage": 0}
+    section: dict[str, Any] = deepspeed_json(settings.deepspeed)["zero_optimization"]
+    return section
+
+
+def refuse_mismatches(arguments: TrainingArguments, file: str | None) -> None:
+    """Refuse a JSON that says something else than the training arguments.
+
+    Raises:
+        ConfigError: it does; the message names both values.
+    """
+    if differ := arguments.hf_deepspeed_config.mismatches:
+        said = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
+        raise ConfigError(f'{file}: {said}: make them agree, or write "auto" in the file')
+
+
+def _ensure_launched() -> None:
+    """Make this process a world of one, as a launcher would, unless a launcher has made a world."""
+    if "RANK" in os.environ:
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
+def join(on_cpu: bool) -> None:
+    """Join the other processes through DeepSpeed; a world of one where no launcher made a larger one.
+
+    Raises:
+        ConfigError: DeepSpeed is not installed.
+    """
+    try:
+        import deepspeed
+        from deepspeed.ops import __compatible_ops__
+    except ImportError:
+        raise ConfigError("train.deepspeed: DeepSpeed is not installed; pip install 'cwm-remedy[deepspeed]'") from None
+
+    if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
+        __compatible_ops__["deepspeed_shm_comm"] = False
+    _ensure_launched()
+    if not on_cpu:
+        torch.cuda.set_device(this_process().local_rank)
+    # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
+    deepspeed.init_distributed(dist_backend="gloo" if on_cpu else "nccl", auto_mpi_discovery=False, verbose=False)
+
+
+def gather_by_layer(decoder: DecoderForCausalLM) -> None:
+    """Let ZeRO-3 make a layer's weights whole once in a call of the layer, not in every call of a module in it: the mixer is called for
+    each group of packed examples, and processes whose numbers of groups differ would wait for one another for ever."""
+    from deepspeed.utils import set_z3_leaf_modules
+
+    set_z3_leaf_modules(decoder, [Block])
+
+
+def _read(file: str) -> dict[str, Any]:
+    try:
+        data: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"train.deepspeed.file: {file}: cannot be read as JSON ({error})") from None
+    for section, why in (
+        ("optimizer", "train.learning_rate, weight_decay and adam_beta2"),
+        ("scheduler", "train.lr_scheduler_type and warmup_ratio"),
+    ):
+        if section in data:
+            raise ConfigError(f"{file}: `{section}` is set by {why} here; remove the section")
+    return data
+
+
+def to_universal(checkpoint: Path, step: int) -> None:
+    """Write the universal form beside a checkpoint's own files, anew each time: an earlier try may have been cut off.
+
+    Raises:
+        UserError: DeepSpeed cannot convert it; the message ends on its reason.
+    """
+    source, target = checkpoint / f"global_step{step}", checkpoint / f"global_step{step}_universal"
+    shutil.rmtree(target, ignore_errors=True)
+    command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
+    command += ["--input_folder", str(source), "--output_folder", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+        raise UserError(
+            f"{checkpoint}: cannot be read by another number of processes ({lines[-1].strip()}); resume on as many as wrote it"
+        )
+
+
+class FixUniversalOptimizerState(TrainerCallback):
+    """Works around two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
+
+    All parameters share one step counter, which each then advances, so that Adam's bias correction runs ahead; and every group
+    gets the first one's hyperparameters, so that norms and biases decay like weights.
+    """
+
+    def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
+        optimizer = kwargs["optimizer"]
+        while hasattr(optimizer, "optimizer"):  # Accelerate's wrapper, then DeepSpeed's
+            optimizer = optimizer.optimizer
+        for values in optimizer.state.values():
+            if torch.is_tensor(values.get("step")):
+                values["step"] = values["step"].clone()
+        # Trainer makes two groups: what decays, and what does not.
+        for group, decay in zip(optimizer.param_groups, (args.weight_decay, 0.0)):
+            group["weight_decay"] = decay
 
 
 def rows_at_once(settings: TrainSettings, world_size: int) -> int:

@@ -14,8 +14,6 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from remedy.data_gen.tokens import Tokens
-from remedy.models.activations import Activations, activations
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.context_length import context_limit, refuse_longer
 from remedy.models.flops import token_cost, training_flops
@@ -26,11 +24,18 @@ from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, TokenizerError
 from remedy.settings import ConfigError
 from remedy.speed import duration
-from remedy.train.arguments import rows_at_once
+from remedy.train.arguments import rows_at_once, zero_section
 from remedy.train.config import RunConfig, TrainSettings
 from remedy.train.data import parted
-from remedy.train.deepspeed import zero_section
-from remedy.train.memory import ModelStates, ParameterCounts, loss_bytes, model_states, parameter_counts
+from remedy.train.memory import (
+    Activations,
+    ModelStates,
+    ParameterCounts,
+    activations,
+    loss_bytes,
+    model_states,
+    parameter_counts,
+)
 from remedy.train.run import DTYPES, build_model, build_rows
 
 SAMPLE = 24
@@ -207,16 +212,11 @@ def _tokenizer(config: RunConfig) -> tuple[TraceTokenizer, float]:
     return build_tokenizer(CharacterSettings(), config.data), CHARACTERS
 
 
-def drawn_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[Tokens]:
-    """Rows of a run at even distances."""
-    rows = build_rows(config, tokenizer)
-    return [rows[place] for place in np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()]
-
-
 def _lengths(config: RunConfig, tokenizer: TraceTokenizer, characters: float) -> Lengths:
     if characters != 1 and (most := config.data.reveal.max_tokens) is not None:
         config = config.changed({"data.reveal.max_tokens": round(most * characters)})
-    drawn = drawn_rows(config, tokenizer)
+    rows = build_rows(config, tokenizer)
+    drawn = [rows[place] for place in np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int).tolist()]
     sizes = [math.ceil(row.size / characters) for row in drawn]
     examples = [float(math.ceil(example.size / characters)) for row in drawn for example in parted(row)]
     return Lengths(float(np.mean(sizes)), max(sizes), len(drawn), examples, characters != 1)

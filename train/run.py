@@ -25,7 +25,7 @@ from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
-from remedy.models.packing import refuse_unpackable
+from remedy.models.positions import refuse_unpackable
 from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
@@ -33,15 +33,20 @@ from remedy.owner import owned
 from remedy.plugins import plugins_section
 from remedy.processes import Process, this_process
 from remedy.settings import ConfigError, UserError, dump
-from remedy.train.arguments import training_arguments
+from remedy.train.arguments import (
+    JSON_FILE,
+    FixUniversalOptimizerState,
+    gather_by_layer,
+    to_universal,
+    training_arguments,
+    zero_section,
+)
 from remedy.train.checkpoints import Checkpoints, NewSchedule, Sealed, copy_model, quarantine, starting_point
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Rows, ShardDataset, TraceDataset
-from remedy.train.deepspeed import JSON_FILE, FixUniversalOptimizerState, gather_by_layer, to_universal, zero_section
 from remedy.train.processes import StopOnSignal
 from remedy.train.tracking import ProgressLine, Tracking
 from remedy.train.trainer import RowTrainer, explained
-from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -90,14 +95,14 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
         if config.train.pack > 1 and zero_section(config.train)["stage"] == 3:
             gather_by_layer(decoder)
     rows = build_rows(config, tokenizer)
-    stop, progress, wandb = StopOnSignal(), ProgressLine(config.name), WandbLogger(config)
+    stop, progress, tracking = StopOnSignal(), ProgressLine(config.name), Tracking(config)
     # A signal is noted first, before anything shows that training has begun.
-    callbacks: list[TrainerCallback] = [stop, *records(config, wandb), progress]
+    callbacks: list[TrainerCallback] = [stop, tracking, Checkpoints(config), progress]
     if resharded:
         callbacks.append(FixUniversalOptimizerState())
     if checkpoint is not None:
         callbacks.append(NewSchedule(checkpoint))
-    show = wandb.samples if config.tracking.wandb else None
+    show = tracking.samples if config.tracking.wandb else None
     trainer = RowTrainer(config, tokenizer, rows, show, model=model, args=arguments, callbacks=callbacks)
     if process.is_main:
         announce(config, model, arguments.device)
@@ -116,11 +121,6 @@ def quieten(config: RunConfig) -> None:
     transformers_logging.disable_progress_bar()
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
-
-
-def records(config: RunConfig, wandb: WandbLogger) -> list[TrainerCallback]:
-    """Make the callbacks that write down how a run goes."""
-    return [Tracking(Path(config.output), wandb), Checkpoints(config)]
 
 
 def keep_trained(trainer: RowTrainer, computed: Computed) -> None:

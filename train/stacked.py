@@ -28,7 +28,7 @@ from remedy.owner import owned
 from remedy.processes import this_process
 from remedy.settings import UserError
 from remedy.train.arguments import training_arguments
-from remedy.train.checkpoints import checkpoints, integrity_error, starting_point
+from remedy.train.checkpoints import Checkpoints, checkpoints, integrity_error, starting_point
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Collator, Rows, example_lengths
 from remedy.train.processes import StopOnSignal
@@ -40,11 +40,9 @@ from remedy.train.run import (
     keep_trained,
     prepare,
     quieten,
-    records,
 )
-from remedy.train.tracking import ProgressLine
+from remedy.train.tracking import ProgressLine, Tracking
 from remedy.train.trainer import NonFiniteLoss, RowTrainer, diverged, explained, out_of_patience
-from remedy.train.wandb_runs import WandbLogger
 
 log = logging.getLogger(__name__)
 ON_A_CPU = "gru"
@@ -98,7 +96,7 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
             checkpoint=place,
             model=model,
             args=own,
-            callbacks=records(config, WandbLogger(config)),
+            callbacks=[Tracking(config), Checkpoints(config)],
         )
         for config, place, own, model in zip(configs, places, arguments, models)
     ]

@@ -1,30 +1,226 @@
-"""The delta-rule family: DeltaNet, Gated DeltaNet and DeltaProduct are one module with another transition.
+"""The delta-rule family: DeltaNet, Gated DeltaNet and DeltaProduct are one module with another transition; and the rule itself, as
+the recurrence that defines it and in chunked parallel form.
 
-DeltaNet's transition is one generalised Householder matrix a token. Gated DeltaNet lets it decay (Yang, Kautz & Hatamizadeh,
-"Gated delta networks", 2024). DeltaProduct takes `n` Householder steps a token (Siems et al., "DeltaProduct", 2025): a product of n
-reflections is any permutation of n + 1 things. Output gates and the width of values are by default as in flash-linear-attention
-(`fla/layers`: delta_net, gated_deltanet, gated_deltaproduct). Three things differ from there, in all three: keys are as wide as the
-model (Gated DeltaNet's authors take 3/4), the convolution and the projection to beta have biases, and queries are not scaled, which the
-norm on the output undoes. DeltaProduct has no decay here (there it is an option, on by default).
+    S_t = a_t S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T,    o_t = S_t q_t
+
+DeltaNet (Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight programmers", 2021; chunks as in Yang et al.,
+"Parallelizing linear Transformers with the delta rule over sequence length", 2024, section 3) has one generalised Householder
+matrix a token. Gated DeltaNet lets it decay, a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct
+takes n steps of the rule for a token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025): a
+product of n reflections is any permutation of n + 1 things. With beta in (0, 1) the eigenvalues of the transition lie in [0, a];
+with beta in (0, 2), in [-a, a] (Grazzi et al., 2024), which lets one step be a reflection: a swap.
+
+Output gates and the width of values are by default as in flash-linear-attention (`fla/layers`: delta_net, gated_deltanet,
+gated_deltaproduct). Three things differ from there, in all three: keys are as wide as the model (Gated DeltaNet's authors take
+3/4), the convolution and the projection to beta have biases, and queries are not scaled, which the norm on the output undoes.
+DeltaProduct has no decay here (there it is an option, on by default).
+
+Letters are the papers': `q`, `k` and `v` queries, keys and values, `beta` how much of a value is written, `g` the logarithm of the
+decay. In shapes B is the batch, H heads, T time, K and V a head's key and value channels.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import Use
-from remedy.models.mixers.base import MIXERS, Mixer
-from remedy.models.mixers.delta_rule import delta_rule
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
+from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
 from remedy.models.mixers.short_convolution import ShortConvolution
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
     from remedy.models.decoder_config import DecoderConfig
+
+CHUNK = 32
+"""Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""
+
+
+def delta_rule_recurrent(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None = None, state: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The defining recurrence, one step at a time: q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T).
+
+    `state` is S transposed, (B, H, K, V). Returns outputs (B, H, T, V) and the final state.
+    """
+    batch, heads, steps, key_dim = k.shape
+    if state is None:
+        state = v.new_zeros(batch, heads, key_dim, v.shape[-1])
+    outputs = []
+    for t in range(steps):
+        key, value = k[:, :, t, :, None], v[:, :, t, None, :]
+        if g is not None:
+            state = state * g[:, :, t, None, None].exp()
+        correction = value - (key * state).sum(-2, keepdim=True)
+        state = state + beta[:, :, t, None, None] * key * correction
+        outputs.append((q[:, :, t, :, None] * state).sum(-2))
+    return torch.stack(outputs, dim=2), state
+
+
+def delta_rule_chunked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    g: Tensor | None = None,
+    state: Tensor | None = None,
+    chunk: int = CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """The same function, parallel inside chunks: a triangular solve per chunk, then a short loop over chunks.
+
+    With c_t the decay from the chunk's start to t and D_ts = c_t / c_s, the corrected values u of a chunk satisfy
+    (I + tril(diag(beta) (K K^T * D), -1)) u = diag(beta) (V - diag(c) K S_0).
+    """
+    batch, heads, steps, key_dim = k.shape
+    q, k, v, beta, g = in_chunks(chunk, 2, q, k, v, beta, g)  # padded: beta = 0 and g = 0 leave the state alone
+    beta, size = beta[..., None], k.shape[3]
+
+    between = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()  # a product is faster than tril on a CPU
+    from_start, to_end, over = k, k, None
+    if g is not None:
+        total = g.cumsum(-1)
+        # Above the diagonal the difference is positive and may overflow: it is cut before the exponential.
+        between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp() * between
+        from_start = total.exp()[..., None] * k
+        to_end = (total[..., -1:] - total).exp()[..., None] * k
+        over = total[..., -1].exp()[..., None, None]
+    below = (beta * k) @ k.transpose(-1, -2) * between.tril(-1)
+    solved = torch.linalg.solve_triangular(
+        below, beta * torch.cat([v, from_start], -1), upper=False, unitriangular=True
+    )
+    u, w = solved.split([v.shape[-1], key_dim], dim=-1)  # corrected values are u - w S_0
+    within = q @ k.transpose(-1, -2) * between
+    q = q if g is None else total.exp()[..., None] * q
+
+    if state is None:
+        state = v.new_zeros(batch, heads, key_dim, v.shape[-1])
+    outputs = []
+    # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
+    chunks = zip(*(x.unbind(2) for x in (q, within, u, w, to_end)))
+    decays = [None] * q.shape[2] if over is None else over.unbind(2)
+    for (query, inside, values, known, keys), decay in zip(chunks, decays):
+        corrected = values - known @ state
+        outputs.append(query @ state + inside @ corrected)
+        state = (state if decay is None else decay * state) + keys.transpose(-1, -2) @ corrected
+    return torch.cat(outputs, dim=2)[:, :, :steps], state
+
+
+def delta_rule(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The fastest form for these inputs on this machine, n >= 1 steps of the rule for each token.
+
+    q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V). Returns outputs
+    (B, H, T, V) and the final state in float32. The precision of `v` is that in which a kernel computes; without one it is float32.
+    """
+    fast = kernel("delta_rule", v.dtype, q, k, v, beta, g, state)
+    if fast is not None:
+        return fast(q, k, v, beta, g, state)
+    with torch.autocast(q.device.type, enabled=False):  # errors of half precision would add up over the tokens
+        return _reference(q.float(), k.float(), v.float(), beta.float(), g, state)
+
+
+def _reference(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    n = k.shape[2] // q.shape[2]
+    rule = delta_rule_recurrent if k.shape[2] == 1 else delta_rule_chunked
+    y, state = rule(*_every_step(q, k, v, beta, g), state)
+    return y[:, :, n - 1 :: n], state
+
+
+def _every_step(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Every step as a token of its own; a token's decay belongs to its first."""
+    n = k.shape[2] // q.shape[2]
+    if n > 1:
+        q = q.repeat_interleave(n, dim=2)
+        g = F.pad(g[..., None], (0, n - 1)).flatten(2) if g is not None else None
+    return q, k, v, beta, g
+
+
+def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As kernels of flash-linear-attention take them: time before heads, q and k in v's precision, beta in float32.
+
+    Rounding changes a key's length, and with it the eigenvalue 1 - beta |k|^2 of the transition, always the same way for the same
+    token; beta is corrected for that.
+    """
+    rounded = k.to(v.dtype)
+    if rounded.dtype != k.dtype:
+        with torch.no_grad():
+            lengths = [x.float().square().sum(-1) for x in (k, rounded)]
+            ratio = torch.where(lengths[1] > 0, lengths[0] / lengths[1], 1.0)
+        beta = beta * ratio
+    q, k, v, beta = (x.transpose(1, 2).contiguous() for x in (q.to(v.dtype), rounded, v, beta.float()))
+    return q, k, v, beta
+
+
+def _product(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
+    """n steps a token in one kernel, which makes T outputs."""
+    n = k.shape[2] // q.shape[2]
+    query, key, value, written = _rounded(q, k, v, beta)
+    decay = g.transpose(1, 2).contiguous() if g is not None else None
+    given = {"scale": 1.0, "initial_state": state, "output_final_state": True}
+    y, last = function(query, key, value, decay, written, num_householder=n, **given)
+    return y.transpose(1, 2), last
+
+
+def _plain(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
+    n = k.shape[2] // q.shape[2]
+    query, key, value, written = _rounded(*_every_step(q, k, v, beta, None)[:4])
+    y, last = function(query, key, value, written, scale=1.0, initial_state=state, output_final_state=True)
+    return y[:, n - 1 :: n].transpose(1, 2), last
+
+
+def _decaying(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
+    """With g = 0 it is the plain rule, which has no kernel in float32."""
+    n = k.shape[2] // q.shape[2]
+    q, k, v, beta, g = _every_step(q, k, v, beta, g)
+    query, key, value, written = _rounded(q, k, v, beta)
+    decay = g.transpose(1, 2).float().contiguous() if g is not None else torch.zeros_like(written)
+    y, last = function(query, key, value, decay, written, scale=1.0, initial_state=state, output_final_state=True)
+    return y[:, n - 1 :: n].transpose(1, 2), last
+
+
+STEPS = 128
+WIDEST = 256
+"""The widest keys and values of a head that flash-linear-attention's kernels take."""
+
+
+def _fits(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None) -> bool:
+    return q.shape[2] > 1 and max(k.shape[-1], v.shape[-1]) <= WIDEST
+
+
+def _example(draw: Draw, keys: int, values: int, n: int, gated: int) -> tuple[Any, ...]:
+    """Two chunks of the kernels; keys and queries normalised and in float32, as the mixers give them."""
+    q, k = (
+        F.normalize(draw.normal(1, 2, steps, keys, dtype=torch.float32), dim=-1)
+        for steps in (STEPS // n, STEPS // n * n)
+    )
+    v, beta = draw.normal(1, 2, k.shape[2], values), draw.uniform(1, 2, k.shape[2])
+    return q, k, v, beta, -0.3 * draw.uniform(1, 2, q.shape[2]) if gated else None, None
+
+
+OPERATIONS["delta_rule"] = Operation(
+    reference=_reference,
+    widths=lambda q, k, v, beta, g, state: (k.shape[-1], v.shape[-1], k.shape[2] // q.shape[2], int(g is not None)),
+    example=_example,
+    kernels=(
+        Kernel(
+            "fla.ops.gated_delta_product.chunk_gated_delta_product",
+            _product,
+            lambda q, k, v, *rest: _fits(q, k, v, *rest) and k.shape[2] > q.shape[2],
+        ),
+        Kernel("fla.ops.delta_rule.chunk_delta_rule", _plain, lambda *inputs: _fits(*inputs) and inputs[4] is None),
+        Kernel("fla.ops.gated_delta_rule.chunk_gated_delta_rule", _decaying, _fits),
+    ),
+)
 
 
 OVERHANG = 0.01

@@ -12,7 +12,7 @@ from remedy.data_gen.context_window import Memory
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
 from remedy.eval.generators import LocalGenerator, Written
-from remedy.models.cache_memory import Footprint
+from remedy.models.cache import Footprint
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.reader import Departure
 from remedy.models.tokenizer import Encoded, TraceTokenizer

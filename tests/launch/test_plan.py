@@ -40,7 +40,6 @@ def printed(folder: Path, **settings: Any) -> str:
 def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_path: Path) -> None:
     text = printed(tmp_path)
     assert "6 runs of 2 variants" in text
-    assert "guessed from operations" in text
     assert "permutation, length 2, horizon 1, forcing free" in text
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
     few = "nothing: 50 programs cannot show 95%, even if all are right; 73 can"

@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from remedy.models.activations import activations
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
+from remedy.train.memory import activations
 
 ROWS, TOKENS, VOCABULARY = 4, 150, 96
 FACTOR = 1.15

@@ -11,8 +11,7 @@ from accelerate import dispatch_model
 from remedy.eval.checkpoint import Subject, describe, weights_digest
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.models.devices import input_device, spread
-from remedy.models.loading import load_checkpoint
+from remedy.models.loading import input_device, load_checkpoint, spread
 from remedy.models.reader import ModelReader
 from remedy.settings import ConfigError, UserError, build
 from tests.eval.test_evaluate import PERMUTATION, SETTINGS, model_for

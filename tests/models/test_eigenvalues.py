@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from remedy.models.mixers.delta_rule import delta_rule_chunked
-from remedy.models.mixers.deltanet import DeltaNet
+from remedy.models.mixers.deltanet import DeltaNet, delta_rule_chunked
 from tests.models.small_decoders import decoder
 
 

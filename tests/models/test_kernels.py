@@ -23,7 +23,7 @@ from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, try_kernels
 from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels
-from remedy.models.mixers.delta_rule import delta_rule
+from remedy.models.mixers.deltanet import delta_rule
 from tests.models.kernel_stand_ins import PATHS, chunk_delta_rule
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from remedy.models.packing import Packing, refuse_unpackable, try_packing
+from remedy.models.positions import Packing, refuse_unpackable, try_packing
 from remedy.settings import UserError
 from tests.models.small_decoders import ALL, FORMS, decoder, named
 from tests.tiny_models import FAMILIES, tiny_model

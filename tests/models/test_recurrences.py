@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from remedy.models.mixers.delta_rule import delta_rule_chunked, delta_rule_recurrent
+from remedy.models.mixers.deltanet import delta_rule_chunked, delta_rule_recurrent
 from remedy.models.mixers.path_attention import attend_chunked
 from remedy.models.mixers.rwkv7 import LOWEST, wkv_chunked, wkv_recurrent
 from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import Trainer
+from transformers import Trainer, TrainerState
 
 from remedy.settings import ConfigError, Settings, apply_changes, build
 from remedy.train import arguments, run
@@ -76,7 +76,7 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
             rows: Any = self.train_dataset
             for callback in named["callbacks"]:
                 if isinstance(callback, Tracking):
-                    callback.wandb.start()
+                    callback.on_train_begin(None, TrainerState(), None)
             seen.update(
                 arguments={k: v for k, v in vars(named["args"]).items() if k != "output_dir"},
                 rows=[len(rows), *(rows[i].ids.tolist() for i in (0, len(rows) - 1))],

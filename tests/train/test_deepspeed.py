@@ -9,9 +9,8 @@ from transformers import TrainingArguments
 
 from remedy.settings import ConfigError, build
 from remedy.train import arguments
-from remedy.train.arguments import training_arguments
+from remedy.train.arguments import deepspeed_json, training_arguments, zero_section
 from remedy.train.config import RunConfig
-from remedy.train.deepspeed import deepspeed_json, zero_section
 from tests.train.launching import CONFIG
 
 

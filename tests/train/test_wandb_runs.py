@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from transformers import TrainerState
 
+from remedy.train.tracking import Tracking, log_report
 from remedy.train.validation import Sample
-from remedy.train.wandb_runs import WandbLogger, log_report
 from tests.train.test_validation import settings
 
 
@@ -24,15 +25,15 @@ def test_figures_have_namespaces_and_axes_and_samples_are_a_table(
     monkeypatch.setitem(sys.modules, "wandb", client)
     tmp_path.joinpath("run").mkdir()
     config = settings(tmp_path / "run").changed({"tracking.wandb": True})
-    logger = WandbLogger(config)
-    logger.start()
-    logger.log(5, {"loss": 1.5, "train_runtime": 2.0, "tokens": 70, "flops": 9.0})
-    logger.log(5, {"eval_loss_state": 0.5})
+    logger, state = Tracking(config), TrainerState(global_step=5, num_input_tokens_seen=70, total_flos=9.0)
+    logger.on_train_begin(None, TrainerState(), None)
+    logger.on_log(None, state, None, logs={"loss": 1.5, "train_runtime": 2.0})
+    logger.on_log(None, state, None, logs={"eval_loss_state": 0.5})
     logger.samples(5, [Sample("a 1", "a 2", 1)])
-    axes = {"progress/examples": 5 * config.train.batch_size}
+    axes = {"progress/examples": 5 * config.train.batch_size, "progress/tokens": 70, "progress/flops": 9.0}
     table = {"columns": ["step", "true", "predicted", "wrong tokens"], "data": [[5, "a 1", "a 2", 1]]}
     assert sent == [
-        (5, {"train/loss": 1.5, "train/runtime": 2.0, "progress/tokens": 70, "progress/flops": 9.0, **axes}),
+        (5, {"train/loss": 1.5, "train/runtime": 2.0, **axes}),
         (5, {"eval/loss_state": 0.5, **axes}),
         (5, {"eval/samples": table}),
     ]

@@ -15,7 +15,7 @@ from remedy.eval.config import EvalConfig
 from remedy.models.config import SHAPE, DecoderSettings
 from remedy.models.flops import token_cost, weight_count
 from remedy.models.loading import load_checkpoint, load_outline, weights_of
-from remedy.models.mixers import MIXERS, eigenvalues_of
+from remedy.models.mixers import MIXERS
 from remedy.models.model_manifest import read_training, recorded_weights
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
@@ -64,7 +64,7 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
     cost = token_cost(model)
     return {
         "model_type": settings.model_type,
-        "mixers": {mixer: eigenvalues_of(mixer, settings.eigenvalues) for mixer in mixers},
+        "mixers": {mixer: MIXERS[mixer].eigenvalue_range(settings.eigenvalues) for mixer in mixers},
         "decoder": _unpublished(model),
         "num_hidden_layers": settings.num_hidden_layers,
         "hidden_size": settings.hidden_size,

@@ -40,7 +40,7 @@ TOOLS = {
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),
     "compare": ("tools", "Judge two models' logs of lm-eval or inspect_ai, or tables, by the same rules."),
     "export-benchmark": ("tools", "Freeze examples for others: JSONL, tasks for lm-eval and inspect_ai, a scorer."),
-    "list": ("choices", "Print what settings choose from by name: tasks, mixers, formats and others."),
+    "list": ("reference", "Print what settings choose from by name: tasks, mixers, formats and others."),
 }
 FUNCTIONS = {
     "export-benchmark": "export_benchmark",

@@ -79,11 +79,7 @@ def generate(
 
 
 def _available(settings: GenerateConfig) -> WriteConfig:
-    """Return how much is written: of given programs all, or as many as there are.
-
-    Raises:
-        ConfigError: there are fewer than are asked for.
-    """
+    """Return how much is written: of given programs all, or as many as there are."""
     task, size = settings.data.task, settings.write
     if not (said := task.describe_splits()):
         return size

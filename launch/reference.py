@@ -1,4 +1,5 @@
-"""The settings reference: every key of a settings class with its type in words, its default and its description.
+"""The settings reference: every key of a settings class with its type in words, its default and its description; and `remedy list`,
+what settings choose from by name, with a line on each.
 
 `--help` of a command and docs/config.md (`python -m remedy.launch.reference docs/config.md`) are both made of these. A class that is
 registered from outside the package is part of the reference as soon as it is imported.
@@ -11,18 +12,21 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
+import typer
 import yaml
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from remedy.files import write_text
+from remedy.messages import suggest
+from remedy.plugins import PluginError, load_known_plugins
 from remedy.registry import ByKind, OneOf
-from remedy.settings import Settings
+from remedy.settings import ConfigError, Settings
 
 SETTINGS = {
     "train": "remedy.train.config:RunConfig",
@@ -46,7 +50,6 @@ given programs are kept in `~/.cache/cwm-remedy` (`$REMEDY_CACHE` names another 
 REQUIRED, SECTION = "required", "section"
 KIND = "Chooses the other keys of the section."
 _WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path", Any: "any value"}
-_NOUNS = r"^(text|number|whole number|section|any value|mapping|list)(?=$| of )"
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 WIDTH = 100
 
@@ -161,23 +164,19 @@ def _either(choices: Sequence[Any], form: str = "`{}`") -> str:
 
 
 def _plural(words: str) -> str:
-    return re.sub(_NOUNS, r"\1s", words)
+    return re.sub(r"^(text|number|whole number|section|any value|mapping|list)(?=$| of )", r"\1s", words)
 
 
 def _bounds(metadata: Sequence[Any]) -> str:
     """The limits of a number; pydantic keeps each in an object of its own."""
-    found = [
-        f"{sign} {_bound(getattr(mark, name))}"
-        for mark in metadata
-        for name, sign in _SIGNS.items()
-        if hasattr(mark, name)
-    ]
-    return f" {' and '.join(found)}" if found else ""
+    limits = [(sign, getattr(mark, name)) for mark in metadata for name, sign in _SIGNS.items() if hasattr(mark, name)]
+    words = " and ".join(f"{sign} {_number(limit)}" for sign, limit in limits)
+    return f" {words}" if words else ""
 
 
-def _bound(limit: float) -> str:
-    if isinstance(limit, int) and limit >= 1 << 32 and limit & (limit - 1) == 0:
-        return f"2^{limit.bit_length() - 1}"
+def _number(limit: float) -> str:
+    if limit in (2**32, 2**64):
+        return f"2^{int(limit).bit_length() - 1}"
     return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
 
 
@@ -241,3 +240,83 @@ def _link(settings: type[Settings]) -> str:
 
 if __name__ == "__main__":
     write_text(Path(sys.argv[1]), markdown())
+
+
+REGISTRIES = {
+    "tasks": ("data.task.kind", "data_gen.tasks:TASKS"),
+    "benchmarks": ("data.task.benchmark", "data_gen.tasks.program_sources:BENCHMARKS"),
+    "families": ("data.task.family", "data_gen.tasks.families:FAMILIES"),
+    "formats": ("data.format", "data_gen.traces.render:FORMATS"),
+    "encodings": ("data.string_encoding", "data_gen.traces.string_encodings:ENCODINGS"),
+    "rewrites": ("data.task.rewrites", "data_gen.rewrites:REWRITES"),
+    "tokenizers": ("tokenizer.kind", "models.tokenizer_backends:TOKENIZERS"),
+    "mixers": ("model.mixers", "models.mixers:MIXERS"),
+    "sizes": ("model.size", "models.config:SIZES"),
+    "roles": ("train.loss_roles", "data_gen.roles:ROLES"),
+    "diagnostics": ("diagnostics.N.kind", "eval.diagnostics:DIAGNOSTICS"),
+    "forcings": ("diagnostics.N.forcing", "eval.decoding.forcings:FORCINGS"),
+}
+"""What there is, under which key it is chosen, and where it is registered."""
+TELLING_APART = {
+    "cwm": "As `facebook/cwm` writes: the prompt holds the first frame; a line's text is its action.",
+    "cwm_unseeded": "As cwm, but the model writes the first frame too.",
+    "cwm_numbered": "As cwm, with each line's number beside it, in the program and in the trace.",
+    "cwm_numbers": "As cwm, with each line's number beside it in the program, and in its place in the trace.",
+    "chains": "Method chains as one call a line, without changing what is evaluated or in which order.",
+    "temporaries": "Nested expressions as one operation a line, put into temporaries.",
+}
+"""Choices that share a class or a module, whose docstring says nothing of the single one."""
+
+
+def print_choices(
+    what: Annotated[str, typer.Argument(help="tasks, mixers, formats, diagnostics, ... (default: all)")] = "",
+) -> None:
+    """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
+    if what and what not in REGISTRIES:
+        raise ConfigError(f"list: unknown kind {what!r}; {suggest(what, REGISTRIES)}")
+    try:
+        load_known_plugins()
+    except PluginError as error:
+        raise ConfigError(f"plug-in {error}") from None
+    for kind in [what] if what else REGISTRIES:
+        key, place = REGISTRIES[kind]
+        module, _, name = place.partition(":")
+        registry: Mapping[str, Any] = getattr(import_module(f"remedy.{module}"), name)
+        print(f"{kind} ({key})")
+        width = max(map(len, registry))
+        for one, choice in registry.items():
+            line = TELLING_APART.get(one) or _SAID.get(kind, _of_docstring)(one, choice)
+            print(f"  {one:<{width}}  {textwrap.shorten(line, 110, placeholder=' ...')}")
+        print()
+
+
+def _of_docstring(name: str, choice: Any) -> str:
+    """The first sentence of its class's docstring, or of its module's."""
+    documented: Any = choice if isinstance(choice, type) else type(choice)
+    if inspect.isroutine(choice):
+        documented = sys.modules[choice.__module__]
+    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+
+
+def _forcing(name: str, fed: frozenset[Any]) -> str:
+    from remedy.eval.decoding.forcings import CONSTRAINED
+
+    masked = {"control_flow": "lines that the code cannot reach", "guided": "also what the written states rule out"}
+    held = f", and masks {masked.get(name, 'what the program rules out')}" if name in CONSTRAINED else ""
+    return f"feeds {', '.join(role.label for role in sorted(fed))}{held}"
+
+
+def _role(name: str, role: Any) -> str:
+    from remedy.eval.view.model import MEANINGS
+
+    return MEANINGS[role]
+
+
+_SAID: dict[str, Callable[[str, Any], str]] = {
+    "benchmarks": lambda name, benchmark: f"{benchmark.hub} on the Hugging Face hub, or a file given as `path`",
+    "families": lambda name, family: f"{len(family.functions)} functions: {', '.join(family.functions)}",
+    "sizes": lambda name, size: ", ".join(f"{key} {value}" for key, value in size.items()),
+    "encodings": lambda name, encoding: f"'abc' is written {encoding('abc')!r}",
+    "forcings": _forcing,
+    "roles": _role,
+}

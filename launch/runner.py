@@ -152,11 +152,7 @@ def _is_asked(job: Job, request: Mapping[str, Any]) -> bool:
 
 
 def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
-    """Train those that are trained at once, then do all.
-
-    Raises:
-        UserError: any of them failed.
-    """
+    """Train those that are trained at once, then do all."""
     if at_once := stacks(jobs):
         count = sum(len(one.members) for one in at_once)
         _do_all(config, at_once, f"{count} seeds in {len(at_once)} trainings")

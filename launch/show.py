@@ -196,11 +196,7 @@ def _facts(
 
 
 def _split(path: Path, task: Any, index: int, split: str) -> str:
-    """The split of an example, by default the first that there is.
-
-    Raises:
-        ConfigError: there is no such split, or no such example in it.
-    """
+    """The split of an example, by default the first that there is."""
     given = task.count("all") is not None
     first = next((name for name in SPLITS if not given or task.count(name)), "all")
     split = split or ("all" if path.suffix == ".py" else first)

@@ -122,11 +122,7 @@ def check_model(folder: Path) -> None:
 
 def weights_are_gone(folder: Path) -> bool:
     """Say if a model was finished in a folder and none of its weights are there any more."""
-    try:
-        files = read_json(folder / SEAL, _CURE)["files"]
-    except DamagedFile:
-        return False
-    weights = [name for name in files if name.endswith(".safetensors")]
+    weights = _sealed_weights(folder)
     return bool(weights) and not any((folder / name).exists() for name in weights)
 
 
@@ -135,14 +131,18 @@ def recorded_weights(folder: Path) -> str:
 
     Empty without a seal, and of adapters, whose model is elsewhere.
     """
+    weights = _sealed_weights(folder)
+    if not weights or any(name.startswith("adapter") for name in weights):
+        return ""
+    return hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _sealed_weights(folder: Path) -> dict[str, Any]:
     try:
         files = read_json(folder / SEAL, _CURE)["files"]
     except DamagedFile:
-        return ""
-    weights = {name: about for name, about in files.items() if name.endswith(".safetensors")}
-    if any(name.startswith("adapter") for name in files):
-        return ""
-    return hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest()[:16]
+        return {}
+    return {name: about for name, about in files.items() if name.endswith(".safetensors")}
 
 
 def file_digest(path: Path) -> str:

@@ -12,7 +12,6 @@ on 97 % with this.)
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -218,20 +217,6 @@ def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
     yield first, len(lengths)
 
 
-def refuse_unpackable(model: CausalLM, pack: int) -> None:
-    """Refuse to pack for a pretrained model that is known to be unable to tell examples apart: before anything is tried.
-
-    Raises:
-        UserError: the model is such a one.
-    """
-    base: Any = model
-    base = base.get_base_model() if hasattr(base, "get_base_model") else base
-    if base._is_stateful:
-        raise _refusal(base, pack, "carries a recurrent state from one example to the next")
-    if "position_ids" not in inspect.signature(base.forward).parameters:
-        raise _refusal(base, pack, "takes no positions, by which Transformers tells examples apart")
-
-
 def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     """Find out on two small examples whether a model of Transformers', in evaluation mode, holds those of a row apart.
 
@@ -246,15 +231,18 @@ def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     size = inside.config.get_text_config().vocab_size  # adapters may stand in for the table of embeddings
     first, second = torch.arange(3, 15, device=device) % size, torch.arange(20, 32, device=device) % size
     positions = torch.arange(12, device=device).repeat(1, 2)
-    with torch.no_grad():
-        alone, *after = (
-            model(ids[None], position_ids=places, use_cache=False).logits[0, -12:].float()
-            for ids, places in (
-                (second, positions[:, :12]),
-                (torch.cat([first, second]), positions),
-                (torch.cat([first.flip(0), second]), positions),
+    rows = (
+        (second, positions[:, :12]),
+        (torch.cat([first, second]), positions),
+        (torch.cat([first.flip(0), second]), positions),
+    )
+    try:
+        with torch.no_grad():
+            alone, *after = (
+                model(ids[None], position_ids=places, use_cache=False).logits[0, -12:].float() for ids, places in rows
             )
-        )
+    except TypeError:
+        raise _refusal(inside, pack, "takes no positions, by which Transformers tells examples apart") from None
     length = alone.norm(dim=-1)
     moved, from_alone = ((x - after[0]).norm(dim=-1).div(length).max() for x in (after[1], alone))
     if not (moved < MOVED and from_alone < FROM_ALONE):

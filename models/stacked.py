@@ -223,11 +223,7 @@ def _as_kept(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
 
 @torch.no_grad()
 def _try(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> None:
-    """Compare logits with the members' own: a mixer whose parameters cannot be seen by row would compute something else.
-
-    Raises:
-        UserError: they differ.
-    """
+    """Compare logits with the members' own: a mixer whose parameters cannot be seen by row would compute something else."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(models[0].config.vocab_size, (len(models), 3, 5), generator=generator)
     ids = ids.to(models[0].device)

@@ -25,7 +25,6 @@ from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
-from remedy.models.positions import refuse_unpackable
 from remedy.models.pretrained import build_pretrained
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
@@ -150,11 +149,7 @@ def _keep_untrained(config: RunConfig, output: Path, resume: bool) -> None:
 def _finish(
     config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> None:
-    """Write what stands beside a finished run's model; the seal comes last, with the configuration that made it.
-
-    Raises:
-        UserError: the folder holds another configuration than began to train there.
-    """
+    """Write what stands beside a finished run's model; the seal comes last, with the configuration that made it."""
     if (output / CONFIG_FILE).read_text(encoding="utf-8") != dump(config):
         raise UserError(
             f"{output / CONFIG_FILE}: was changed while this run trained, by another training or by hand, so that the model is not "
@@ -172,15 +167,12 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     """Build the model that the run trains.
 
     Raises:
-        UserError: as `build_pretrained`, or a pretrained model cannot hold the examples of packed rows apart.
+        UserError: as `build_pretrained`.
     """
     if isinstance(config.model, DecoderSettings):
         return DecoderForCausalLM(model_config(config.model, tokenizer))
     sharded = zero_section(config.train)["stage"] == 3
-    model = build_pretrained(config.model, tokenizer, DTYPES[config.train.precision], sharded)
-    if config.train.pack > 1:
-        refuse_unpackable(model, config.train.pack)
-    return model
+    return build_pretrained(config.model, tokenizer, DTYPES[config.train.precision], sharded)
 
 
 def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderConfig:

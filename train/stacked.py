@@ -212,11 +212,7 @@ class Member(RowTrainer):
 def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSignal, progress: ProgressLine) -> None:
     """Make the steps of all members at once, and after each let every member do what a run alone does then.
 
-    A member ends by itself, and is then kept, unless it is lost; training ends with the last of them.
-
-    Raises:
-        Stopped: a signal ended them.
-    """
+    A member ends by itself, and is then kept, unless it is lost; training ends with the last of them."""
     first, count = members[0], len(members)
     args, smoothing = first.args, first.config.train.label_smoothing_factor
     model = first.accelerator.prepare_model(model, evaluation_mode=True)

@@ -137,8 +137,8 @@ METRICS = "metrics.jsonl"
 
 
 class Tracking(TrainerCallback):
-    """Appends every record of a loss, of training or validation, to `metrics.jsonl`, and with `tracking.wandb` sends W&B all records, as
-    one W&B run over all resumes; on the main process only. On resume, records after the checkpoint are dropped first.
+    """Appends every record of a loss, of training or validation, to `metrics.jsonl`, and sends all to W&B with `tracking.wandb`, as one
+    run over all resumes; on the main process only. On resume, records after the checkpoint are dropped first.
 
     A record is what training logs (loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of validation), with the
     `tokens` and `flops` so far.

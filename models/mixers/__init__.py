@@ -11,38 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from remedy.models.kernels import TRIED, Tried, Use, try_kernels
-from remedy.models.mixers.attention import Attention
+from remedy.models.mixers import attention, deltanet, mamba, path_attention, rnn, rwkv7  # noqa: F401 (they register themselves)
 from remedy.models.mixers.base import MIXERS, Mixer
-from remedy.models.mixers.deltanet import DeltaNet, DeltaProduct, GatedDeltaNet
-from remedy.models.mixers.mamba import Mamba, Mamba2
-from remedy.models.mixers.path_attention import PaTHAttention
-from remedy.models.mixers.rnn import GRU, LSTM
-from remedy.models.mixers.rwkv7 import RWKV7
 from remedy.models.mixers.short_convolution import ShortConvolution
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "MIXERS",
-    "RWKV7",
-    "Attention",
-    "DeltaNet",
-    "DeltaProduct",
-    "GatedDeltaNet",
-    "Mamba",
-    "Mamba2",
-    "Mixer",
-    "PaTHAttention",
-    "describe_kernels",
-    "eigenvalues_of",
-    "find_kernels",
-    "kernels_of",
-]
-
-
-def eigenvalues_of(mixer: str, chosen: str | None) -> str | None:
-    """`positive` or `signed`, by a configuration's choice or the mixer's default; None for mixers without the switch."""
-    return MIXERS[mixer].eigenvalue_range(chosen)
+__all__ = ["MIXERS", "Mixer", "describe_kernels", "find_kernels", "kernels_of"]
 
 
 def find_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> None:

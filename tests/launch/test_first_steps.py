@@ -8,11 +8,11 @@ import pytest
 from remedy import __version__
 from remedy.data_gen.tasks import TASKS
 from remedy.eval.stats.power import programs_for
-from remedy.launch.choices import REGISTRIES
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.generate import generate
 from remedy.launch.init import init
 from remedy.launch.jobs import expand
+from remedy.launch.reference import REGISTRIES
 from remedy.launch.runner import check_programs
 from remedy.settings import ConfigError, UserError, dump, load
 from tests.launch.in_process import remedy

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from remedy.models.cache import MixerCache
 from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.mixers import GRU
+from remedy.models.mixers.rnn import GRU
 from remedy.models.stacked import clip_by_member, losses, stack
 from remedy.settings import UserError
 from tests.models.small_decoders import FORMS, decoder, named

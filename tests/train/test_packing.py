@@ -56,7 +56,7 @@ def test_a_packed_run_goes_on_to_the_bit(tmp_path: Path) -> None:
     assert again.read_bytes() == kept.read_bytes()
 
 
-@pytest.mark.parametrize(("family", "says"), [("mamba", "recurrent state"), ("lfm2", "does not hold the examples")])
+@pytest.mark.parametrize(("family", "says"), [("mamba", "takes no positions"), ("lfm2", "does not hold the examples")])
 def test_a_pretrained_model_that_would_carry_something_over_is_refused(family: str, says: str, tmp_path: Path) -> None:
     name = str(write_tiny_cwm(tmp_path / "tiny-cwm"))
     tokens = {"kind": "hf", "name_or_path": name}

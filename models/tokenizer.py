@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -106,15 +107,10 @@ class TraceTokenizer:
             frames += [frame] * len(new)
             strings += flags
         if not self.backend.exact and self.pieces(ids) != _runs(spans):
-            name, true, read = (
-                getattr(self.settings, "name_or_path", self.settings.kind),
-                spans_text(spans),
-                self.decode(ids),
-            )
-            at = next(
-                (at for at, (one, other) in enumerate(zip(true, read)) if one != other), min(len(true), len(read))
-            )
-            around, found = (shown(text[max(0, at - 20) : at + 20]) for text in (true, read))
+            name = getattr(self.settings, "name_or_path", self.settings.kind)
+            texts = [spans_text(spans), self.decode(ids)]
+            at = len(os.path.commonprefix(texts))  # noqa: RUF071 (of characters)
+            around, found = (shown(text[max(0, at - 20) : at + 20]) for text in texts)
             raise TokenizerError(
                 f"tokenizer {name} does not give text back as it is: {around} comes back as {found}; a model that writes every "
                 "token of a trace would be wrong: take one of bytes, as Llama-3's, Qwen's and GPT-2's are"

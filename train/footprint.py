@@ -25,10 +25,9 @@ from remedy.models.tokenizer_backends import CharacterSettings, TokenizerError
 from remedy.settings import ConfigError
 from remedy.speed import duration
 from remedy.train.arguments import rows_at_once, zero_section
-from remedy.train.config import RunConfig, TrainSettings
+from remedy.train.config import RunConfig
 from remedy.train.data import parted
 from remedy.train.memory import (
-    Activations,
     ModelStates,
     ParameterCounts,
     activations,
@@ -122,7 +121,6 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     refuse_longer(context_limit(model), max(lengths.examples))
     counts = parameter_counts(model)
     flops = training_flops(model, settings.gradient_checkpointing).of(lengths.examples) / max(1, lengths.drawn)
-    kept = _activations(config, model, rows, lengths.longest)
     head: Any = model.get_output_embeddings()
     vocabulary, size = int(model.config.get_text_config().vocab_size), 4 if settings.precision == "fp32" else 2
     positions, accumulated = rows * lengths.longest, settings.gradient_accumulation_steps > 1
@@ -130,7 +128,7 @@ def footprint(config: RunConfig, gpus: int, length: int | None = None) -> Footpr
     return Footprint(
         counts,
         model_states(counts, settings, gpus, lora, four_bit),
-        _held(kept, settings, counts.trained),
+        _held(config, model, rows, lengths.longest, counts.trained),
         loss_bytes(positions, vocabulary, head, size, accumulated),
         rows,
         lengths,
@@ -161,18 +159,11 @@ def print_footprint(
     counts, states, lengths = found.counts, found.states, found.lengths
     console.print(f"{config.name}: {counts.trained:,} trained parameters, {counts.frozen:,} frozen")
     table = Table("on each GPU", "GB", title=f"Memory, {found.rows} rows of {lengths.longest:,} tokens at once")
-    parts = {
-        "weights": states.weights,
-        "gradients": states.gradients,
-        "optimizer state": states.optimizer,
-        "largest layer, whole (ZeRO-3)": states.gathered,
-        "activations": found.activations,
-        "logits and loss": found.logits,
-    }
+    layer = {"largest layer, whole (ZeRO-3)": states.gathered} if states.gathered else {}
+    parts = {"weights": states.weights, "gradients": states.gradients, "optimizer state": states.optimizer, **layer}
+    parts |= {"activations": found.activations, "logits and loss": found.logits, "in all": found.memory}
     for name, size in parts.items():
-        if size or name != "largest layer, whole (ZeRO-3)":
-            table.add_row(name, f"{size / GB:,.3f}")
-    table.add_row("in all", f"{found.memory / GB:,.3f}", style="bold")
+        table.add_row(name, f"{size / GB:,.3f}", style="bold" if name == "in all" else None)
     console.print(table)
     if states.host:
         console.print(f"The host holds {states.host / GB:,.1f} GB for {gpus} GPUs (offload).")
@@ -250,20 +241,17 @@ def _unread(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     return add_adapters(model, unquantised, tokenizer.new_ids, sharded)
 
 
-def _held(kept: Activations, settings: TrainSettings, trained: int) -> float:
+def _held(config: RunConfig, model: CausalLM, rows: int, length: int, trained: int) -> float:
     """Bytes of activations at their most. Autocast holds copies in half precision of all trained weights until the forward pass ends,
     with gradient checkpointing too: that is more than a layer, and adds to the most where gradients of earlier pieces are there."""
-    if not settings.gradient_checkpointing:
-        return kept.whole
-    casts = settings.deepspeed is None and settings.precision != "fp32" and settings.gradient_accumulation_steps > 1
-    return max(kept.checkpointed, kept.outside + sum(kept.inputs) + (2.0 * trained if casts else 0.0))
-
-
-def _activations(config: RunConfig, model: CausalLM, rows: int, length: int) -> Activations:
     settings = config.train
     half = None if settings.precision == "fp32" else DTYPES[settings.precision]
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # what fails is said in a line
-    return read(
+    kept = read(
         "remedy plan: the model does not run on shapes alone, so that its activations are not known",
         lambda: activations(model, rows, length, half, autocast=settings.deepspeed is None),
     )
+    if not settings.gradient_checkpointing:
+        return kept.whole
+    casts = settings.deepspeed is None and half is not None and settings.gradient_accumulation_steps > 1
+    return max(kept.checkpointed, kept.outside + sum(kept.inputs) + (2.0 * trained if casts else 0.0))

@@ -9,7 +9,6 @@ import yaml
 from remedy.launch.experiment import ExperimentConfig, Group, members
 from remedy.launch.job import prepare
 from remedy.launch.jobs import Job, expand
-from remedy.launch.runner import QUIET_SECONDS, Board
 from remedy.models.config import DecoderSettings
 from remedy.settings import ConfigError, UserError, apply_changes, build, load
 from tests.eval.made_records import made, write_evaluation
@@ -156,27 +155,6 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
         path.write_text(other)
         with pytest.raises(UserError, match="holds a run of other settings; delete it or choose another output"):
             prepare(job)
-
-
-def test_every_change_is_a_line_and_silence_is_short(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr("remedy.launch.runner.time.monotonic", lambda: clock[0])
-    path = tmp_path / "log.txt"
-    board = Board(["a", "b"])
-    with caplog.at_level("INFO", logger="remedy"):
-        for seconds, step in ((1, 1), (2, 2), (QUIET_SECONDS + 1, 3), (QUIET_SECONDS + 2, 4)):
-            clock[0] = seconds
-            path.write_text(f"step 0 of 9\nstep {step} of 9\n\n")
-            board.show({}, {"a": path})
-        board.show({"a": "", "b": "exit status 1"}, {})
-    assert caplog.messages == [
-        "[    1 s] a: running, step 1 of 9",
-        "[   31 s] a: running, step 3 of 9",
-        "[   32 s] a: done",
-        "[   32 s] b: failed, exit status 1",
-    ]
 
 
 def test_runs_that_differ_in_their_seeds_alone_are_one_variant() -> None:

@@ -25,6 +25,7 @@ from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, try_ke
 from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels
 from remedy.models.mixers.deltanet import delta_rule
 from tests.models.kernel_stand_ins import PATHS, chunk_delta_rule
+from tests.models.small_decoders import decoder
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BF16 = torch.bfloat16
@@ -132,7 +133,7 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     install: Callable[..., None], nothing_installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("fla.ops.delta_rule.chunk_delta_rule", chunk_delta_rule)
-    (mixer,) = mixers("deltanet", hidden_size=64, num_attention_heads=4)
+    mixer, _ = decoder(("deltanet",), hidden_size=64, num_attention_heads=4).mixers()
     try_kernels(mixer.operations(), CPU, BF16)
 
     def never(*inputs: Any) -> None:
@@ -145,11 +146,6 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     expected = mixer(x)
     compiled = torch.compile(mixer, backend="eager", fullgraph=True)  # the look-up breaks no graph
     torch.testing.assert_close(compiled(x), expected)
-
-
-def mixers(*names: str, **settings: object) -> list[Mixer]:
-    config = DecoderSettings.model_validate({"mixers": names, "num_hidden_layers": len(names), **settings})
-    return DecoderForCausalLM(DecoderConfig.from_settings(config, 20)).mixers()
 
 
 @pytest.fixture
@@ -166,7 +162,7 @@ def test_a_package_that_is_missing_or_breaks_is_named_for_every_kernel(
         raise RuntimeError("no kernel image is available for execution on the device\nand more")
 
     install("causal_conv1d.causal_conv1d_fn", fails)
-    layers = mixers("mamba", "deltanet")
+    layers = decoder(("mamba", "deltanet")).mixers()
     find_kernels(layers, CUDA, BF16)
     line = describe_kernels(layers, CUDA, BF16)
     assert "mamba: selective_scan by PyTorch (mamba_ssm" in line

@@ -1,6 +1,10 @@
 """Spans to ids and back: the same text, the same roles, and no forged special tokens, with every kind of tokenizer."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +23,17 @@ from remedy.data_gen.traces.render import render
 from remedy.models import tokenizer as tokenizers
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import (
+    TOKENIZERS,
     BytePairs,
     BytePairSettings,
     CharacterSettings,
     HuggingFaceSettings,
+    SymbolSettings,
     TokenizerError,
 )
+from remedy.settings import ConfigError, build
+from remedy.train.config import RunConfig
+from tests.models.end_to_end import trained_and_evaluated
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
 BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
@@ -251,3 +260,37 @@ def test_tokens_of_strings_are_marked(tokenizer: TraceTokenizer, written: list[S
     text = "".join(span.piece for span in written if span.string and isinstance(span.piece, str))
     assert bool(marked) == bool(text)
     assert tokenizer is BPE or tokenizer.decode(marked) == text
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def bytes_kind() -> Iterator[None]:
+    runpy.run_path(str(ROOT / "examples" / "plugins" / "raw_bytes.py"))
+    yield
+    del TOKENIZERS["raw_bytes"]
+
+
+@pytest.mark.usefixtures("bytes_kind")
+def test_a_kind_registered_outside_generates_trains_and_evaluates(tmp_path: Path) -> None:
+    records = trained_and_evaluated(tmp_path, tokenizer={"kind": "raw_bytes"})
+    assert len(records) == 2
+    assert json.loads((tmp_path / "run" / tokenizers.FILE).read_text())["config"] == {"kind": "raw_bytes"}
+    with pytest.raises(ConfigError, match="did you mean 'raw_bytes'"):
+        build(RunConfig, {"data": DATA.model_dump(), "tokenizer": {"kind": "raw_byte"}}, "x")
+
+
+def test_kinds_that_need_data_say_so_without() -> None:
+    assert [k for k, kind in TOKENIZERS.items() if kind.needs_data] == ["bpe", "symbols"]
+    for kind in (BytePairSettings(), SymbolSettings()):
+        with pytest.raises(TokenizerError, match=f"kind {kind.kind}"):
+            build_tokenizer(kind)
+
+
+def test_a_vocabulary_that_was_exchanged_is_refused(tmp_path: Path) -> None:
+    build_tokenizer(CharacterSettings()).save(tmp_path)
+    path = tmp_path / tokenizers.FILE
+    path.write_text(path.read_text().replace("abc", "acb"))
+    with pytest.raises(TokenizerError, match="not the one that was stored"):
+        tokenizers.load(tmp_path)

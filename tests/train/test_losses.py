@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from remedy.models.config import DecoderSettings, PretrainedSettings
@@ -122,38 +121,6 @@ def test_the_loss_and_the_gradients_are_the_decoders() -> None:
 def test_the_loss_and_the_gradients_are_those_of_adapted_models(lora: str, tied: bool, tmp_path: Path) -> None:
     model = adapted(ADAPTED[lora], tied, tmp_path)
     assert_same(model, model.config.vocab_size)
-
-
-class Largest(TorchDispatchMode):
-    """The most elements of any tensor with as many columns as there are words, but the head's own weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        for tensor in found if isinstance(found, tuple | list) else (found,):
-            if isinstance(tensor, torch.Tensor) and tensor.shape[-1:] == (WORDS,) and tensor.shape != (32, WORDS):
-                self.elements = max(self.elements, tensor.numel())
-        return found
-
-
-def test_no_more_logits_are_held_than_a_chunks() -> None:
-    model, (tokens, labels) = decoder(), batch(WORDS)
-    head = Head(model)
-    losses.CHUNK = 5 * WORDS
-    with Largest() as largest:
-        with head.learning(labels):
-            loss = mean_loss(model(tokens), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        with torch.no_grad(), head.scoring(labels):
-            model(tokens)
-    assert largest.elements == 5 * WORDS
-    head.remove()
-    with Largest() as largest:
-        model(tokens, labels=labels).loss.backward()
-    assert largest.elements == tokens.numel() * WORDS
 
 
 def test_scores_are_losses_and_whether_another_token_is_likelier() -> None:
@@ -278,16 +245,6 @@ def test_smoothed_labels_have_the_loss_and_the_gradients_of_torchs(monkeypatch: 
     torch.testing.assert_close(
         scores.mean(), torch.nn.functional.cross_entropy(logits, labels[:, 1:].flatten()), atol=1e-5, rtol=1e-5
     )
-
-
-def test_in_half_precision_losses_are_summed_in_full() -> None:
-    model, (tokens, labels) = decoder(), batch(WORDS)
-    with torch.autocast("cpu", torch.bfloat16):
-        (loss, gradients), (again, mine) = (learnt(model, tokens, labels, chunk) for chunk in (0, 7))
-    assert again.dtype == torch.float32
-    torch.testing.assert_close(again, loss, atol=1e-5, rtol=0)
-    for name, gradient in gradients.items():
-        assert torch.linalg.vector_norm(mine[name] - gradient) <= 0.02 * torch.linalg.vector_norm(gradient), name
 
 
 def test_a_compiled_model_learns_the_same_and_is_compiled_once() -> None:

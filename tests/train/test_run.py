@@ -1,5 +1,7 @@
 """Training runs in real processes: killed and resumed, on two processes, tracked, and stopped by what a user can put right."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
@@ -12,17 +14,19 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from transformers import TrainingArguments
 
 from remedy.models.loading import load_checkpoint
-from remedy.models.mixers import Mixer
+from remedy.models.mixers import MIXERS, Mixer
 from remedy.models.model_manifest import check_model, read_training
+from remedy.models.tokenizer import build_tokenizer
 from remedy.owner import owned
 from remedy.processes import Process
-from remedy.settings import UserError, load
+from remedy.settings import UserError, build, load
 from remedy.train import run
 from remedy.train.config import RunConfig
 from remedy.train.processes import SIGNALS
-from remedy.train.run import train
+from remedy.train.run import build_model, train
 from remedy.train.tracking import read_metrics
 from remedy.train.trainer import RowTrainer
 from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written
@@ -205,3 +209,22 @@ def test_a_run_is_lengthened_on_resume_and_goes_on_by_the_new_schedule(
     check_model(out)
     with pytest.raises(UserError, match=r"max_steps is 4, and .*checkpoint-6 is at step 6 already"):
         train(load(RunConfig, config, [f"output={out}", "train.max_steps=4"]), resume=True)
+
+
+MIXED: dict[str, Any] = {"mixers": list(MIXERS), "num_hidden_layers": len(MIXERS), "qk_norm": True}
+LEFT_ALONE = ("A_log", ".D", "bias", "norm", ".shift_", ".k_k", ".k_a", ".r_k")
+
+
+def test_the_optimizers_groups(tmp_path: Path) -> None:
+    config = build(
+        RunConfig, {"data": {"task": {"kind": "permutation"}}, "tokenizer": {"kind": "chars"}, "model": MIXED}
+    )
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    model: Any = build_model(config, tokenizer)
+    arguments = TrainingArguments(output_dir=str(tmp_path), weight_decay=0.3, use_cpu=True, report_to=[])
+    groups = RowTrainer(config, tokenizer, model=model, args=arguments).create_optimizer().param_groups
+    decay = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
+    for name, parameter in model.named_parameters():
+        alone = any(part in name for part in LEFT_ALONE)
+        assert decay[id(parameter)] == (0.0 if alone else 0.3), name
+        assert alone or parameter.ndim >= 2, name

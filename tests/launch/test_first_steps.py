@@ -85,37 +85,19 @@ def test_help_has_the_main_commands_first_and_there_is_a_version() -> None:
     assert remedy(["--version"]).output == f"cwm-remedy {__version__}\n"
 
 
-PLUGIN = """
-from typing import Literal
-from remedy.data_gen.tasks.permutation import PermutationTask
-from remedy.data_gen.tasks.task import TASKS
-
-@TASKS.register("mine")
-class Mine(PermutationTask):
-    \"\"\"Permutations of three.\"\"\"
-    kind: Literal["mine"] = "mine"
-    n: int = 3
-"""
-
-
-def test_a_task_of_ones_own_is_named_in_the_file_and_known_to_every_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "own_tasks.py").write_text(PLUGIN)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    group = {
-        "base": {"data": {"task": {"kind": "mine"}}},
-        "runs": {"a": {}},
-        "evaluate": {"diagnostics": [{"kind": "permutation", "lengths": [2]}]},
-    }
+def test_a_task_of_ones_own_is_named_in_the_file_and_known_to_every_run(tmp_path: Path) -> None:
+    module = str(ROOT / "examples" / "plugins" / "countdown.py")
+    base = {"data": {"task": {"kind": "countdown"}}}
+    evaluate = {"diagnostics": [{"kind": "programs", "answer_only": [False]}]}
+    group = {"base": base, "runs": {"a": {}}, "evaluate": evaluate}
     path = tmp_path / "e.yaml"
-    path.write_text(json.dumps({"name": "e", "output": "runs/e", "plugins": ["own_tasks"], "groups": {"g": group}}))
+    path.write_text(json.dumps({"name": "e", "output": "runs/e", "plugins": [module], "groups": {"g": group}}))
     try:
         (job,) = expand(load(ExperimentConfig, path), "e.yaml")
-        assert job.train.data.task.kind == "mine"
-        assert job.train.plugins == ("own_tasks",)
-        assert "plugins:\n- own_tasks" in dump(job.train)
+        assert job.train.data.task.kind == "countdown"
+        assert job.train.plugins == (module,)
+        assert f"plugins:\n- {module}" in dump(job.train)
     finally:
-        TASKS.pop("mine", None)
+        TASKS.pop("countdown", None)
     with pytest.raises(ConfigError, match=r"plugins: own_task cannot be imported .ModuleNotFoundError"):
         load(ExperimentConfig, path, ["plugins=[own_task]"])

@@ -1,6 +1,5 @@
-"""What packages' kernels compute, as plain recurrences in the packages' own layouts: B, T, H before channels in flash-linear-attention.
-
-`test_kernel_contracts` holds the packages themselves to the same trial that these pass.
+"""What packages' kernels take and return, in the packages' own layouts, computed by our references: B, T, H before channels in
+flash-linear-attention. `test_kernel_contracts` holds the packages themselves to the same trial that these pass.
 """
 
 from __future__ import annotations
@@ -10,7 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from remedy.models.mixers.deltanet import _reference as delta_rule
+from remedy.models.mixers.path_attention import attend_chunked
+from remedy.models.mixers.rwkv7 import wkv_recurrent
 from remedy.models.mixers.short_convolution import _reference as convolved
+from remedy.models.mixers.ssm_scan import chunked_duality, scan_by_token
+
+
+def by_head(*tensors: Tensor) -> list[Tensor]:
+    """(B, T, H, ...) as (B, H, T, ...), or back, in float64."""
+    return [x.double().transpose(1, 2) for x in tensors]
 
 
 def chunk_gated_delta_product(
@@ -19,19 +27,10 @@ def chunk_gated_delta_product(
     """q (B, T, H, K), k (B, T n, H, K), v (B, T n, H, V), g (B, T, H), beta (B, T n, H)."""
     assert {x.dtype for x in (q, k, v)} == {v.dtype}
     assert all(x.is_contiguous() for x in (q, k, v, beta))
-    dtype, state = v.dtype, given["initial_state"]
-    q, k, v, beta = (x.double() for x in (q, k, v, beta))
-    if state is None:
-        state = torch.zeros(*k[:, 0].shape, v.shape[-1], dtype=torch.float64)
-    outputs = []
-    for t in range(q.shape[1]):
-        if g is not None:
-            state = g[:, t, :, None, None].double().exp() * state
-        for step in range(t * num_householder, (t + 1) * num_householder):
-            key, written = k[:, step, :, :, None], beta[:, step, :, None, None]
-            state = state + written * key * (v[:, step, :, None] - (key * state).sum(-2, keepdim=True))
-        outputs.append(scale * (q[:, t, :, :, None] * state).sum(-2))
-    return torch.stack(outputs, 1).to(dtype), state.float()
+    assert k.shape[1] == num_householder * q.shape[1]
+    decay = None if g is None else by_head(g)[0]
+    y, last = delta_rule(*by_head(scale * q, k, v, beta), decay, given["initial_state"])
+    return by_head(y)[0].to(v.dtype), last.float()
 
 
 def chunk_delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
@@ -51,14 +50,9 @@ def chunk_simple_gla(
     """q, k (B, T, H, K), v (B, T, H, V), g (B, T, H)."""
     assert output_final_state
     assert (g <= 0).all()  # a decay
-    dtype, state = v.dtype, initial_state
-    q, k, v, g = (x.double() for x in (q, k, v, g))
-    state = torch.zeros(*k[:, 0].shape, v.shape[-1], dtype=torch.float64) if state is None else state.double()
-    outputs = []
-    for t in range(q.shape[1]):
-        state = g[:, t, :, None, None].exp() * state + k[:, t, :, :, None] * v[:, t, :, None]
-        outputs.append(scale * (q[:, t, :, :, None] * state).sum(-2))
-    return torch.stack(outputs, 1).to(dtype), state.float()
+    none = torch.zeros_like(k)
+    y, last = wkv_recurrent(*by_head(scale * q, g[..., None].expand_as(k), k, v, none, none), initial_state)
+    return by_head(y)[0].to(v.dtype), last.float()
 
 
 def chunk_rwkv7(
@@ -71,15 +65,8 @@ def chunk_rwkv7(
     assert w.max() <= 0
     assert w.min() >= given["lower_bound"]
     assert {x.dtype for x in (r, k, a, b)} == {v.dtype}
-    dtype, state = v.dtype, initial_state
-    r, w, k, v, a, b = (x.double() for x in (r, w, k, v, a, b))
-    state = torch.zeros(*k[:, 0].shape, v.shape[-1], dtype=torch.float64) if state is None else state.double()
-    outputs = []
-    for t in range(r.shape[1]):
-        removed = b[:, t, :, :, None] * (a[:, t, :, :, None] * state).sum(-2, keepdim=True)
-        state = w[:, t, :, :, None].exp() * state + removed + k[:, t, :, :, None] * v[:, t, :, None]
-        outputs.append((r[:, t, :, :, None] * state).sum(-2))
-    return torch.stack(outputs, 1).to(dtype), state.float()
+    y, last = wkv_recurrent(*by_head(r, w, k, v, a, b), initial_state)
+    return by_head(y)[0].to(v.dtype), last.float()
 
 
 def parallel_path_attn(
@@ -90,16 +77,8 @@ def parallel_path_attn(
     assert w.dtype == beta.dtype == torch.float32
     assert q.dtype == k.dtype == v.dtype
     assert k.shape[-1] in (16, 32, 64, 128)
-    dtype = v.dtype
-    q, k, v, w, beta = (x.double().transpose(1, 2) for x in (q, k, v, w, beta))
-    keys, outputs = k[:, :, :0], []
-    for t in range(q.shape[2]):
-        line = w[:, :, t, None, :]
-        keys = keys - beta[:, :, t, None, None] * (keys * line).sum(-1, keepdim=True) * line
-        keys = torch.cat([keys, k[:, :, t, None]], 2)
-        weights = (keys @ q[:, :, t, :, None] * k.shape[-1] ** -0.5).softmax(2)
-        outputs.append((weights * v[:, :, : t + 1]).sum(2))
-    return torch.stack(outputs, 1).to(dtype), keys.transpose(1, 2).to(dtype)
+    y, keys = by_head(*attend_chunked(*by_head(q, k, v, w, beta)))
+    return y.to(v.dtype), keys.to(v.dtype)
 
 
 def fused_recurrent_hgrn(x: Tensor, g: Tensor, start: Tensor | None, output_final_state: bool) -> Any:
@@ -117,11 +96,10 @@ def selective_scan_fn(u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor,
     assert return_last_state
     assert {x.dtype for x in (u, delta, a, b, c)} == {torch.float32}
     assert all(x.stride(-1) == 1 for x in (u, delta, b, c))
-    h, outputs = torch.zeros_like(u[:, :, 0, None] * a), []
-    for t in range(u.shape[2]):
-        h = (delta[:, :, t, None] * a).exp() * h + (delta * u)[:, :, t, None] * b[:, None, :, t]
-        outputs.append((h * c[:, None, :, t]).sum(-1))
-    return torch.stack(outputs, 2), h.detach()
+    y, last = scan_by_token(
+        *(x.transpose(1, 2) for x in (u, delta)), a, *(x.transpose(1, 2) for x in (b, c)), False, None
+    )
+    return y.transpose(1, 2), last.detach()
 
 
 def mamba_chunk_scan_combined(
@@ -129,9 +107,7 @@ def mamba_chunk_scan_combined(
 ) -> tuple[Tensor, Tensor]:
     """x (B, T, H, P), dt (B, T, H), a (H,), b, c (B, T, 1, N); the state is (B, H, P, N)."""
     assert return_final_states
-    values, decays = dt[..., None] * x.float(), dt * a
-    keys, queries = (part.float().expand(-1, -1, x.shape[2], -1) for part in (b, c))
-    y, last = chunk_simple_gla(queries, keys, values, decays, scale=1.0, initial_state=None, output_final_state=True)
+    y, last = chunked_duality(x.float(), dt, a, b[:, :, 0].float(), c[:, :, 0].float(), False, None)
     return y.to(x.dtype), last.transpose(-1, -2)
 
 

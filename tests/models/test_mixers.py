@@ -6,9 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from remedy.models.chunks import Kind
 from remedy.models.mixers.attention import windowed_attention
-from remedy.models.reader import ModelReader
 from tests.models.small_decoders import ALL, FORMS, decoder
 
 
@@ -31,20 +29,6 @@ def test_parallel_and_step_by_step_and_by_pieces_agree(mixers: tuple[str, ...], 
         cache = model.new_cache()
         pieces = [model(piece, past_key_values=cache).logits for piece in tokens.split([4, 11, 1, 30, 37], 1)]
         torch.testing.assert_close(torch.cat(pieces, 1), parallel, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("mixers", ALL, ids="+".join)
-@torch.no_grad()
-def test_rows_of_unequal_prompts_are_read_together_as_alone(mixers: tuple[str, ...]) -> None:
-    model = decoder(mixers)
-    reader = ModelReader(model)
-    rows = [torch.randint(0, 40, (n,)).tolist() for n in (31, 3, 12)]
-    found = [reader.prefill([row[:-2] for row in rows])]
-    found += [reader.step([row[at] for row in rows]) for at in (-2, -1)]
-    assert reader.kind is (Kind.CROP if set(mixers) == {"attention"} else Kind.COPY)
-    for number, row in enumerate(rows):
-        alone = model(torch.tensor([row])).logits[0, -3:]
-        torch.testing.assert_close(torch.stack([logits[number] for logits in found]), alone, atol=1e-5, rtol=0)
 
 
 @torch.no_grad()

@@ -66,21 +66,6 @@ def test_rounding_of_half_precision_is_not_taken_for_a_fault(family: str) -> Non
     assert half.report()["precision"] == "bfloat16"
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("family", ["llama", "mamba2", "openai-gpt"])
-def test_a_complete_row_disturbs_no_other(family: str) -> None:
-    reader = ModelReader(tiny_model(family, VOCABULARY), family)
-    batch = prompts()[:3]
-    written, _ = greedy(reader, batch, 8)
-    found = [reader.prefill(batch).argmax(-1).tolist()]
-    for at in range(7):
-        found.append(
-            reader.step([None if at > row else token for row, token in enumerate(found[-1])]).argmax(-1).tolist()
-        )
-    assert [row[2] for row in found][:3] == written[2][:3]
-    assert [row[1] for row in found][:2] == written[1][:2]
-
-
 def in_steps(model: Any, change: float) -> Any:
     """The model, with its logits changed wherever it goes on from a state."""
     forward = model.forward

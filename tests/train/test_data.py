@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.context_window import Memory
-from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import seen, windows_of
 from remedy.launch.generate import generate
@@ -60,19 +59,6 @@ def test_a_batch_knows_the_lengths_of_its_examples(pack: int) -> None:
     lengths = example_lengths(Collator(CHARS.pad_id, frozenset({Role.STATE}))(rows))
     assert lengths == [example.size for row in rows for example in parted(row)]
     assert len(set(lengths)) > 1
-
-
-def test_the_array_path_and_the_span_path_give_the_same_rows() -> None:
-    fast = encode_rows(SYMBOLIC, SYMBOLS, "train", range(8))
-    for index, row in enumerate(fast):
-        slow = SYMBOLS.encode(example(SYMBOLIC, "train", index).spans)
-        assert [array.tolist() for array in row] == [
-            slow.ids,
-            slow.roles,
-            slow.frames,
-            slow.strings,
-            [*range(len(slow.ids))],
-        ]
 
 
 def run_of(data: DataConfig, mixture: dict[str, Any] | None = None, **train: Any) -> RunConfig:

@@ -56,12 +56,12 @@ def test_a_packed_run_goes_on_to_the_bit(tmp_path: Path) -> None:
     assert again.read_bytes() == kept.read_bytes()
 
 
-@pytest.mark.parametrize(("family", "says"), [("mamba", "takes no positions"), ("lfm2", "does not hold the examples")])
-def test_a_pretrained_model_that_would_carry_something_over_is_refused(family: str, says: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["mamba", "lfm2"])
+def test_a_pretrained_model_that_would_carry_something_over_is_refused(family: str, tmp_path: Path) -> None:
     name = str(write_tiny_cwm(tmp_path / "tiny-cwm"))
     tokens = {"kind": "hf", "name_or_path": name}
     tokenizer: TraceTokenizer = build_tokenizer(build(RunConfig, {**RUN, "tokenizer": tokens}, "test").tokenizer)
     tiny_model(family, tokenizer.vocab_size).save_pretrained(tmp_path / family)
     model = {"kind": "pretrained", "name_or_path": str(tmp_path / family)}
-    with pytest.raises(UserError, match=f"^train.pack 2: .*{says}"):
+    with pytest.raises(UserError, match=r"^train\.pack 2: .*does not hold the examples"):
         losses(tmp_path / "run", train_settings={"batch_size": 2, "pack": 2}, model=model, tokenizer=tokens)

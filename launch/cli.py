@@ -11,11 +11,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from remedy.launch.console import MaybeTexts, command_line, start
+from remedy.launch.reference import SETTINGS, as_help, settings_class
 from remedy.plugins import PluginError, ask_for_plugins
 from remedy.settings import UserError
 
-SETTINGS = frozenset({"train", "plan", "generate", "evaluate", "measure", "run"})
-"""Commands of a YAML file."""
 MAIN = {
     "init": ("init", "Write an experiment over your own programs: a baseline, strings by characters, sparse states."),
     "generate": ("generate", "Write a data set as Parquet shards with a data card; run again to continue."),
@@ -25,10 +24,14 @@ MAIN = {
     "report": ("tools", "Write Markdown and one HTML page with figures and the verdict table."),
     "run": ("tools", "Run an experiment from training to report, here or as a Slurm array; what is done is skipped."),
 }
-"""Commands of the main path, in its order, each with the module of its function and its line in `--help`; the others are tools."""
+"""Commands of the main path, in its order, each with the module of its function (and its name, if that is another) and its line in
+`--help`; the others are tools."""
 TOOLS = {
-    "trace": ("trace", "Print prompt and trace of a program, exactly as a model sees them."),
-    "rewrite": ("trace", "Print a file with its functions rewritten so that they do the same in smaller steps."),
+    "trace": ("trace:print_trace", "Print prompt and trace of a program, exactly as a model sees them."),
+    "rewrite": (
+        "trace:print_rewrite",
+        "Print a file with its functions rewritten so that they do the same in smaller steps.",
+    ),
     "simulate": (
         "simulate",
         "Print a model's trace of your program as it is written, with the model's own probability of it.",
@@ -39,24 +42,18 @@ TOOLS = {
     "push": ("push", "Push a model or a data set with its card to the Hugging Face hub, or show what would be."),
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),
     "compare": ("tools", "Judge two models' logs of lm-eval or inspect_ai, or tables, by the same rules."),
-    "export-benchmark": ("tools", "Freeze examples for others: JSONL, tasks for lm-eval and inspect_ai, a scorer."),
-    "list": ("reference", "Print what settings choose from by name: tasks, mixers, formats and others."),
+    "export-benchmark": (
+        "tools:export_benchmark",
+        "Freeze examples for others: JSONL, tasks for lm-eval and inspect_ai, a scorer.",
+    ),
+    "list": ("reference:print_choices", "Print what settings choose from by name: tasks, mixers, formats and others."),
 }
-FUNCTIONS = {
-    "export-benchmark": "export_benchmark",
-    "trace": "print_trace",
-    "rewrite": "print_rewrite",
-    "list": "print_choices",
-}
-"""Functions that are not called as their commands are."""
 
 
 class SettingsCommand(TyperCommand):
     """A command whose `--help` ends with the settings of its YAML file."""
 
     def get_help(self, ctx: Any) -> str:
-        from remedy.launch.reference import as_help, settings_class
-
         settings = as_help(settings_class(self.name or ""))
         about = "Settings, in the YAML file or as key=value; docs/config.md describes every key:"
         return f"{super().get_help(ctx)}\n\n{about}\n{settings}"
@@ -71,10 +68,10 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in MAIN | TOOLS:
             return None
-        module = import_module(f"remedy.launch.{(MAIN | TOOLS)[cmd_name][0]}")
+        module, _, name = (MAIN | TOOLS)[cmd_name][0].partition(":")
         alone = command_line()
         kind = SettingsCommand if cmd_name in SETTINGS else TyperCommand
-        alone.command(cmd_name, cls=kind)(getattr(module, FUNCTIONS.get(cmd_name, cmd_name)))
+        alone.command(cmd_name, cls=kind)(getattr(import_module(f"remedy.launch.{module}"), name or cmd_name))
         return typer.main.get_command(alone)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

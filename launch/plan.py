@@ -110,7 +110,9 @@ def _print_comparisons(
     console: Console,
 ) -> None:
     comparisons = list(config.comparisons) or _defaults(config, variants, asked)
-    judged = [one for one in comparisons if not _is_diagnosis(one)]
+    # Sides that are fed different roles, as far as they say what they are fed, are a diagnosis.
+    fed = [{fed_as(str(side.where.get("forcing"))) for side in (one.baseline, one.treatment)} for one in comparisons]
+    judged = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]
     others = sum(not one.primary for one in judged)
     table = Table("compared", "seeds", "examples", "alone", f"of {others}", title="What can be decided (power 80 %)")
     for one in judged:
@@ -156,12 +158,6 @@ def _defaults(config: ExperimentConfig, variants: Variants, asked: Mapping[str, 
         for one in asked[variant]
     ]
     return default_comparisons(cast(list[ConditionSummary], planned), config.baselines)
-
-
-def _is_diagnosis(comparison: Comparison) -> bool:
-    """Say if its sides are fed different roles, as far as it says what they are fed."""
-    forcings = {fed_as(str(side.where.get("forcing"))) for side in (comparison.baseline, comparison.treatment)}
-    return len(forcings) > 1
 
 
 def _compared(side: Side, variants: Variants, asked: Mapping[str, list[Condition]]) -> Compared:

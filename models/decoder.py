@@ -159,7 +159,8 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         Raises:
             ValueError: something is asked for that would not be done: padding between tokens, other positions, another cache.
         """
-        refuse_unread(kwargs)
+        if unread := sorted(key for key, value in kwargs.items() if value is not None and value is not USUAL.get(key)):
+            raise ValueError(f"{', '.join(unread)}: this decoder does not take that: leave it out")
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
         if past_key_values is not None and not isinstance(past_key_values, MixerCache):
@@ -257,17 +258,6 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = self.new_cache()
         return True
-
-
-def refuse_unread(given: dict[str, Any]) -> None:
-    """Refuse arguments of other models that this one would not look at.
-
-    Raises:
-        ValueError: there are some, with values that ask for something.
-    """
-    unread = sorted(name for name, value in given.items() if value is not None and value is not USUAL.get(name))
-    if unread:
-        raise ValueError(f"{', '.join(unread)}: this decoder does not take that: leave it out")
 
 
 def parameter_count(model: CausalLM) -> int:

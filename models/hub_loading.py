@@ -12,7 +12,6 @@ from remedy.settings import UserError
 
 T = TypeVar("T")
 PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
-TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
 
 
 def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) -> T:
@@ -26,14 +25,10 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
     except (MemoryError, UserError):
         raise
     except BaseException as error:  # of any kind: the files decide which of Transformers' lines comes upon them
-        if not isinstance(error, Exception) and not is_panic(error):
+        # A panic of a library that is written in Rust has a class that cannot be imported and is no `Exception`.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise kind(f"{what} ({_reason(error)})") from None
-
-
-def is_panic(error: BaseException) -> bool:
-    """Say if an error is a panic of a library that is written in Rust, whose class cannot be imported and is no `Exception`."""
-    return type(error).__name__ == "PanicException"
 
 
 def read_config(name: str, what: str) -> PretrainedConfig:
@@ -83,12 +78,6 @@ def refuse_pickles(folder: Path, what: str) -> None:
                 f"{what} ({pickles[0]} is a pickle, which can run any code and is never read here: load it where you trust it, and "
                 "save it again with `save_pretrained`, which writes safetensors)"
             )
-
-
-def has_tokenizer(name: str) -> bool:
-    """Say if a tokenizer lies in a model's folder; of a model on the hub that is not known."""
-    folder = Path(name)
-    return not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in TOKENIZERS)
 
 
 def _reason(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from remedy.models import decoder
 from remedy.models import tokenizer as tokenizers
 from remedy.models.card import write_card
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.hub_loading import has_tokenizer, read, read_config, read_model
+from remedy.models.hub_loading import read, read_config, read_model
 from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, check_model, seal_model
 from remedy.models.pretrained import (
@@ -35,6 +35,7 @@ from remedy.models.tokenizer_backends import HuggingFaceSettings
 from remedy.owner import owned
 from remedy.settings import UserError
 
+TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
 WEIGHTS = 0.75
 """How much of a device's free memory weights may take where they are spread: states and logits need the rest."""
 
@@ -170,7 +171,7 @@ def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
         tokenizer = tokenizers.load(folder)
     elif isinstance(config, DecoderConfig):
         raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
-    elif not has_tokenizer(path):
+    elif folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in TOKENIZERS):
         raise UserError(
             f"checkpoint {path}: there is no tokenizer beside the model: copy its files (tokenizer.json, tokenizer_config.json) "
             "into the folder"

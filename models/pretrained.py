@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
 
 ADAPTER_FILE = "adapter_config.json"
+CANNOT = "model {!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access"
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
 """Architectures whose kernels read the weight of `out_proj` past an adapter, so that PEFT refuses one (peft.tuners.tuners_utils)."""
 
@@ -44,8 +45,10 @@ def build_pretrained(
         )
     if config.load_in_4bit and not torch.cuda.is_available():
         raise UserError("model.load_in_4bit needs a CUDA device: remove it, or run where there is one")
-    options = four_bit_options(dtype, f"cuda:{this_process().local_rank}") if config.load_in_4bit else None
-    model = load_base(config.name_or_path, dtype if config.lora else torch.float32, options)
+    options: dict[str, Any] = {"dtype": dtype if config.lora else torch.float32}
+    if config.load_in_4bit:
+        options = four_bit_options(dtype, f"cuda:{this_process().local_rank}")
+    model = read_model(config.name_or_path, CANNOT.format(config.name_or_path), **options)
     if isinstance(model.config, DecoderConfig) and model.config.tokenizer_fingerprint != tokenizer.fingerprint:
         raise UserError(
             f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
@@ -65,21 +68,6 @@ def refuse_divided(config: PretrainedSettings, sharded: bool) -> None:
             "model.load_in_4bit: ZeRO-3 cannot divide weights in 4 bits over processes: set train.deepspeed.stage to 2, or "
             "train.deepspeed to null"
         )
-
-
-def load_base(
-    name: str, dtype: torch.dtype | str = "auto", options: Mapping[str, Any] | None = None
-) -> PreTrainedModel:
-    """A causal language model by hub name or folder. `options`: of Transformers' loader.
-
-    Raises:
-        UserError: it cannot be loaded; the message says what to do.
-    """
-    return read_model(
-        name,
-        f"model {name!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access",
-        **{"dtype": dtype, **(options or {})},
-    )
 
 
 def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:
@@ -158,7 +146,8 @@ def load_adapted(
 
     what = f"checkpoint {folder}: adapters cannot be read"
     refuse_pickles(folder, what)
-    model = load_base(str(adapter_settings(folder).base_model_name_or_path), dtype, options)
+    name = str(adapter_settings(folder).base_model_name_or_path)
+    model = read_model(name, CANNOT.format(name), **{"dtype": dtype, **(options or {})})
     fit_tokenizer(model, tokenizer)
     adapted = read(what, lambda: peft.PeftModel.from_pretrained(model, str(folder)))
     return beside(adapted) if is_in_4bit(model) else adapted.merge_and_unload()

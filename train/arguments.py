@@ -62,27 +62,6 @@ def zero_section(settings: TrainSettings) -> dict[str, Any]:
     return section
 
 
-def refuse_mismatches(arguments: TrainingArguments, file: str | None) -> None:
-    """Refuse a JSON that says something else than the training arguments.
-
-    Raises:
-        ConfigError: it does; the message names both values.
-    """
-    if differ := arguments.hf_deepspeed_config.mismatches:
-        said = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
-        raise ConfigError(f'{file}: {said}: make them agree, or write "auto" in the file')
-
-
-def _ensure_launched() -> None:
-    """Make this process a world of one, as a launcher would, unless a launcher has made a world."""
-    if "RANK" in os.environ:
-        return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-
-
 def join(on_cpu: bool) -> None:
     """Join the other processes through DeepSpeed; a world of one where no launcher made a larger one.
 
@@ -97,7 +76,11 @@ def join(on_cpu: bool) -> None:
 
     if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
         __compatible_ops__["deepspeed_shm_comm"] = False
-    _ensure_launched()
+    if "RANK" not in os.environ:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if not on_cpu:
         torch.cuda.set_device(this_process().local_rank)
     # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
@@ -182,7 +165,8 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     """Hugging Face's arguments for a run over `world_size` processes; making them joins the process group.
 
     Raises:
-        UserError: the batch cannot be divided over the processes, or this machine cannot compute as asked.
+        UserError: the batch cannot be divided over the processes, this machine cannot compute as asked, or a DeepSpeed JSON says
+            something else than the settings.
     """
     settings = config.train
     rows = rows_at_once(settings, world_size)
@@ -228,8 +212,9 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         use_cpu=on_cpu,
         deepspeed=deepspeed,
     )
-    if settings.deepspeed is not None:
-        refuse_mismatches(arguments, settings.deepspeed.file)
+    if settings.deepspeed is not None and (differ := arguments.hf_deepspeed_config.mismatches):
+        said = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
+        raise ConfigError(f'{settings.deepspeed.file}: {said}: make them agree, or write "auto" in the file')
     # One GPU for a process: with several in sight Transformers would copy the model to all of them, and multiply the batch.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments

@@ -278,7 +278,9 @@ class DeltaNet(Mixer):
         # In float32: a rounded key is no unit vector, and a reflection by it none.
         q, k = F.normalize(q.float(), dim=-1), F.normalize(k.float(), dim=-1)
         beta = self._beta(x).unflatten(-1, (self.num_householder, self.heads))
-        g = self._log_decay(x)
+        g = None
+        if self.decay_proj is not None:
+            g = -self.A_log.float().exp() * F.softplus(self.decay_proj(x).float() + self.dt_bias)
         state = self.read_state(cache)
         q, k, v, beta = (part.flatten(1, 2).transpose(1, 2) for part in (q, k, v, beta))
         y, state = delta_rule(q, k, v, beta, g.transpose(1, 2) if g is not None else None, state)
@@ -306,11 +308,6 @@ class DeltaNet(Mixer):
                 share + (share.clamp(0, 1) - share).detach()
             )  # clipped, with the gradient of what was: an end is no trap
         return self.beta_max * share
-
-    def _log_decay(self, x: Tensor) -> Tensor | None:
-        if self.decay_proj is None:
-            return None
-        return -self.A_log.float().exp() * F.softplus(self.decay_proj(x).float() + self.dt_bias)
 
 
 @MIXERS.register("gated_deltanet")

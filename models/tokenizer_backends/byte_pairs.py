@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -47,7 +47,8 @@ class BytePairSettings(SubwordSettings):
     def build(self, data: DataConfig | None) -> BytePairs:
         if data is None:
             raise TokenizerError("tokenizer.kind bpe is trained on a run's data: use the tokenizer of a run")
-        trained = BytePairs.train(_training_texts(data), self.vocab_size)
+        spans = (span for example in training_examples(data, TRAINING_EXAMPLES) for span in example.spans)
+        trained = BytePairs.train((span.piece for span in spans if isinstance(span.piece, str)), self.vocab_size)
         if trained.size < self.vocab_size:
             log.warning(
                 "tokenizer.vocab_size %d: the data gives a vocabulary of %d entries only", self.vocab_size, trained.size
@@ -56,13 +57,6 @@ class BytePairSettings(SubwordSettings):
 
     def restore(self, stored: Mapping[str, Any], folder: Path) -> BytePairs:
         return BytePairs(tokenizers.Tokenizer.from_str(stored["model"]))
-
-
-def _training_texts(data: DataConfig) -> Iterator[str]:
-    for example in training_examples(data, TRAINING_EXAMPLES):
-        for span in example.spans:
-            if isinstance(span.piece, str):
-                yield span.piece
 
 
 class BytePairs(SubwordBackend):

@@ -189,7 +189,7 @@ def test_the_rows_of_a_steps_pieces_are_dealt_by_length_and_none_is_lost(lengths
         rows = []
         for length in piece:
             number += 1
-            roles = [Role.CONFRAMES, *[Role.STATE] * (length - 1)]
+            roles = [Role.CONTEXT, *[Role.STATE] * (length - 1)]
             rows.append(as_tokens([number] * length, roles, [0] * length, [False] * length))
         pieces.append(collate(rows))
     dealt = by_length(pieces, 0)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from remedy.checksums import write_json
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Span, Special, spans_text
-from remedy.files import replace_file
+from remedy.files import replace_file, write_text
 from remedy.messages import one_line, shown
 from remedy.models.tokenizer_backends import (
     TOKENIZERS,
@@ -187,8 +187,7 @@ class TraceTokenizer:
 
     def save(self, directory: Path) -> None:
         """Write the tokenizer beside a checkpoint."""
-        text = json.dumps(self.stored, ensure_ascii=False)
-        replace_file(directory / FILE, lambda partial: partial.write_text(text, encoding="utf-8"))
+        write_text(directory / FILE, json.dumps(self.stored, ensure_ascii=False))
         self.backend.save(directory)
 
     def publish(self, directory: Path) -> None:

@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from remedy.checksums import write_json
 from remedy.data_gen.roles import Role
-from remedy.files import replace_file
+from remedy.files import write_text
 from remedy.models.card import write_card
 from remedy.models.config import DecoderSettings, matched
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
@@ -243,8 +243,7 @@ def prepare(
     output = Path(config.output)
     _begin(config, output)
     if arguments.deepspeed is not None:
-        text = json.dumps(arguments.hf_deepspeed_config.config, indent=2)
-        replace_file(output / JSON_FILE, lambda partial: partial.write_text(text, encoding="utf-8"))
+        write_text(output / JSON_FILE, json.dumps(arguments.hf_deepspeed_config.config, indent=2))
     for sentence in quarantine(output, checkpoint, damaged):
         log.warning("%s: %s", output, sentence)
     if checkpoint is not None and checkpoint.world_size != arguments.world_size:
@@ -260,4 +259,4 @@ def _begin(config: RunConfig, output: Path) -> None:
     (output / SEAL).unlink(missing_ok=True)  # until training ends again
     (output / DIVERGED).unlink(missing_ok=True)
     # Whole or not at all: other processes may be reading the one there is.
-    replace_file(output / CONFIG_FILE, lambda partial: partial.write_text(dump(config), encoding="utf-8"))
+    write_text(output / CONFIG_FILE, dump(config))

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from transformers import TrainerCallback, TrainerState
 
-from remedy.files import replace_file, writing
+from remedy.files import write_text, writing
 from remedy.speed import Speed, duration
 from remedy.train.config import RunConfig, TrackingSettings
 from remedy.train.validation import Sample
@@ -117,7 +117,7 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
     if path.exists():
         number = path.read_text(encoding="utf-8")
     else:
-        replace_file(path, lambda partial: partial.write_text(number, encoding="utf-8"))
+        write_text(path, number)
     return _open(run.tracking, folder, run.name, id=number, resume="allow", **options)
 
 
@@ -152,8 +152,7 @@ class Tracking(TrainerCallback):
         if state.is_world_process_zero:
             step = state.global_step
             kept = [record for record in read_metrics(self.path) if step and record["step"] <= step]
-            text = "".join(json.dumps(record) + "\n" for record in kept)
-            replace_file(self.path, lambda partial: partial.write_text(text, encoding="utf-8"))
+            write_text(self.path, "".join(json.dumps(record) + "\n" for record in kept))
             # Runs of seeds that are trained at once are open at the same time.
             settings = self.config.model_dump(mode="json")
             self.run = _open_training(self.config, config=settings, job_type="train", reinit="create_new")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
+from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.eval.config import EvalConfig
@@ -45,8 +47,11 @@ def no_benchmark(*arguments: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_the_shipped_configurations_are_valid(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_the_shipped_configurations_are_valid(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    rows = [{"code": "def f(x):\n    return x", "input": "1", "split": split} for split in SPLITS]
+    (tmp_path / "programs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setattr("datasets.load_dataset", no_benchmark)
     config: Any = load(KINDS[file.parent.name], file)
     drawn = config.stage_data() if isinstance(config, RunConfig) else [config.data] if hasattr(config, "data") else []

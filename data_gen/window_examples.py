@@ -20,6 +20,9 @@ from remedy.data_gen.context_window import FrameEvents, InSight, Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.tokens import Tokens
 
+Ints = Sequence[int]
+Ids = Mapping[Special, int]
+
 
 class Window(NamedTuple):
     """A window on an example. Its tokens from `start` to `stop` (exclusive) are predicted, and read after those of `given`: pieces of
@@ -45,13 +48,7 @@ class Window(NamedTuple):
         return [*chain.from_iterable(range(start, stop) for start, stop in (*self.given, (self.start, self.stop)))]
 
 
-def windows(
-    ids: Sequence[int],
-    roles: Sequence[int],
-    frames: Sequence[int],
-    memory: Memory | None,
-    special_ids: Mapping[Special, int],
-) -> list[Window]:
+def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> list[Window]:
     """The windows of an example, given by the id, role and frame of each token, in order. `memory`: None: all is seen at once;
     `special_ids`: of the tokenizer, by which open calls are told."""
     total = len(roles)
@@ -71,18 +68,12 @@ def windows(
     return [*found, Window(given, begin, total)]
 
 
-def longest_seen(
-    ids: Sequence[int],
-    roles: Sequence[int],
-    frames: Sequence[int],
-    memory: Memory | None,
-    special_ids: Mapping[Special, int],
-) -> int:
+def longest_seen(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> int:
     """The most tokens of an example that are seen at once; arguments as of `windows`."""
     return max(window.size for window in windows(ids, roles, frames, memory, special_ids))
 
 
-def windows_of(tokens: Tokens, memory: Memory | None, special_ids: Mapping[Special, int]) -> list[Window]:
+def windows_of(tokens: Tokens, memory: Memory | None, special_ids: Ids) -> list[Window]:
     """The windows of an example that is given as arrays."""
     return windows(tokens.ids.tolist(), tokens.roles.tolist(), tokens.frames.tolist(), memory, special_ids)
 
@@ -97,7 +88,7 @@ def seen(tokens: Tokens, window: Window) -> Tokens:
 
 
 def drawn_window(
-    tokens: Tokens, memory: Memory | None, learnt: npt.NDArray[np.int8], bits: int, special_ids: Mapping[Special, int]
+    tokens: Tokens, memory: Memory | None, learnt: npt.NDArray[np.int8], bits: int, special_ids: Ids
 ) -> Tokens:
     """Draw one window of an example by 64 random bits: all windows that predict a token whose role is learnt, so that all these
     tokens are equally likely."""

@@ -11,11 +11,20 @@ import struct
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 _PATH_BENEATH = 1
-_PDEATHSIG, _DUMPABLE, _KEEPCAPS, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 4, 8, 22, 36, 38
-_SIGKILL = 9
+_KEEPCAPS, _SECCOMP = 8, 22
+DIE_WITH_PARENT = 1, 9
+"""Be killed when the thread that forked this process ends. A change of user id undoes it."""
+HIDE = 4, 0
+"""Close this process's memory and descriptors in /proc to others of its user."""
+ADOPT_ORPHANS = 36, 1
+"""Processes whose parents ended come to this one."""
+NO_NEW_PRIVILEGES = 38, 1
+"""No set-user-id program raises privileges any more; Landlock and seccomp ask for it."""
 _CAPABILITY_VERSION = 0x20080522
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+READING = READ_FILE | READ_DIR
+"""Rights to read files and list folders. Nothing may be executed."""
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _SPECIAL = 1 << 6 | 1 << 9 | 1 << 11  # character devices, sockets, block devices
@@ -33,11 +42,6 @@ def landlock_abi() -> int:
 def all_rights(abi: int) -> int:
     """The rights on files that a version of Landlock knows."""
     return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
-
-
-def reading() -> int:
-    """The rights to read files and list folders. Nothing may be executed."""
-    return READ_FILE | READ_DIR
 
 
 def writing(abi: int) -> int:
@@ -92,26 +96,6 @@ def install_filter(code: bytes) -> None:
     _checked(int(_prctl(_SECCOMP, ctypes.c_ulong(2), program, ctypes.c_ulong(0), ctypes.c_ulong(0))), "seccomp")
 
 
-def no_new_privileges() -> None:
-    """No set-user-id program raises privileges any more; Landlock and seccomp ask for it."""
-    _control(_NO_NEW_PRIVILEGES, 1)
-
-
-def die_with_parent() -> None:
-    """Be killed when the thread that forked this process ends. A change of user id undoes it."""
-    _control(_PDEATHSIG, _SIGKILL)
-
-
-def hide() -> None:
-    """Close this process's memory and descriptors in /proc to others of its user."""
-    _control(_DUMPABLE, 0)
-
-
-def adopt_orphans() -> None:
-    """Processes whose parents ended come to this one."""
-    _control(_SUBREAPER, 1)
-
-
 def become(user: int | None, capabilities: int) -> None:
     """Take another user's and group's id, if one is given, no further groups, and only these capabilities (a bit mask).
 
@@ -120,7 +104,7 @@ def become(user: int | None, capabilities: int) -> None:
     """
     if user is not None:
         if capabilities:
-            _control(_KEEPCAPS, 1)
+            control(_KEEPCAPS, 1)
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
@@ -129,7 +113,8 @@ def become(user: int | None, capabilities: int) -> None:
     _checked(int(_capset(header, sets)), "capset")
 
 
-def _control(what: int, value: int) -> None:
+def control(what: int, value: int) -> None:
+    """Change what holds for this process: one of the constants above."""
     zero = ctypes.c_ulong(0)
     _checked(int(_prctl(what, ctypes.c_ulong(value), zero, zero, zero)), f"prctl {what}")
 

@@ -10,7 +10,6 @@ import queue
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.replies import read
@@ -24,11 +23,8 @@ _WINDOW = 64
 """Programs handed to each sandbox ahead of the reader, so that finished traces do not pile up."""
 
 
-class _Pair(NamedTuple):
-    """Sandboxes of the first and the second run of a program: each has processes, addresses and folders of its own."""
-
-    first: Sandbox
-    second: Sandbox
+_Pair = tuple[Sandbox, Sandbox]
+"""Of the first and the second run of a program: each has processes, addresses and folders of its own."""
 
 
 def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
@@ -79,7 +75,7 @@ def environment(config: TracerConfig) -> Environment:
     """The interpreter that runs the programs, and its isolation."""
     if config.isolation == "trusted":
         return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
-    return _sandboxes(config, 1, os.getpid())[0].first.environment
+    return _sandboxes(config, 1, os.getpid())[0][0].environment
 
 
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
@@ -91,7 +87,7 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
             if pair is None:
                 traces.append(_in_process(program, config, depth, again))
                 continue
-            replies.append((pair.second if again else pair.first).reply(program, depth))
+            replies.append(pair[again].reply(program, depth))
             traces.append(traces[0] if replies[1:] == replies[:1] else read(replies[-1], program))
     except ProgramError as error:
         if not traces or error.kind == "unstable":
@@ -123,4 +119,4 @@ def _in_process(program: Program, config: TracerConfig, depth: int | None, again
 @lru_cache(maxsize=4)
 def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[_Pair, ...]:
     """A process's sandboxes for a configuration; their servers end with it. A forked process must not talk to its parent's."""
-    return tuple(_Pair(Sandbox(config), Sandbox(config, again=True)) for _ in range(workers))
+    return tuple((Sandbox(config), Sandbox(config, again=True)) for _ in range(workers))

@@ -61,7 +61,7 @@ def _walls(base: str, isolation: str, libraries: Sequence[str]) -> tuple[dict[st
         from remedy.data_gen.execution import kernel
         from remedy.data_gen.execution.walls import Walls
 
-        kernel.adopt_orphans()
+        kernel.control(*kernel.ADOPT_ORPHANS)
         if isolation == "none":
             return {"holds": []}, None
         os.chmod(base, 0o711)  # a program under another user id finds its own folder

@@ -58,13 +58,13 @@ class Walls:
         if self.abi:
             self.rules = kernel.ruleset(self.abi, kernel.all_rights(self.abi))
             for path in readable(base, libraries):
-                kernel.allow(self.rules, path, kernel.reading())
-            kernel.allow(self.rules, base, kernel.reading() | kernel.writing(self.abi))
+                kernel.allow(self.rules, path, kernel.READING)
+            kernel.allow(self.rules, base, kernel.READING | kernel.writing(self.abi))
             kernel.allow(self.rules, os.devnull, kernel.READ_FILE | kernel.WRITE_FILE | kernel.truncation(self.abi))
         elif not namespaces:
             raise OSError("this kernel has no Landlock, or has it switched off")
         else:
-            kernel.hide()
+            kernel.control(*kernel.HIDE)
         problems = []
         for identity in _ROOT if os.geteuid() == 0 else (Identity(f"uid {os.geteuid()}", None),):
             if identity.capabilities and not self.abi:
@@ -96,7 +96,7 @@ class Walls:
     def enter(self) -> None:
         """Restrict this process, for good: files to the working folder, calls to the filter's, its user to one that owns nothing."""
         server = os.getppid()
-        kernel.no_new_privileges()
+        kernel.control(*kernel.NO_NEW_PRIVILEGES)
         if self.abi:
             kernel.restrict(self.abi, self.rules)
             # A second layer, since the first was made before the folder was.
@@ -107,7 +107,7 @@ class Walls:
             kernel.restrict(self.abi, own)
             os.close(own)
         kernel.become(self.identity.user, self.identity.capabilities)
-        kernel.die_with_parent()
+        kernel.control(*kernel.DIE_WITH_PARENT)
         if os.getppid() != server:
             os._exit(1)
         if self.filter is not None:

@@ -172,9 +172,9 @@ def _on_several(processes: int, *command: str) -> None:
 
 def _die_with_parent() -> None:
     if sys.platform == "linux":
-        from remedy.data_gen.execution.kernel import die_with_parent
+        from remedy.data_gen.execution.kernel import DIE_WITH_PARENT, control
 
-        die_with_parent()
+        control(*DIE_WITH_PARENT)
 
 
 def evaluate_run(folder: Path) -> None:

@@ -96,11 +96,6 @@ class CompositionTask(Task):
         single = "the depth is 1, and single functions stay in all splits" if high == 1 else ""
         return depths | functions | ({("split_by", self.split_by): single} if self.split_by != "program" else {})
 
-    def clusters(self, split: str, count: int) -> int:
-        if self.split_by == "program":
-            return count
-        return len({one.cluster or one.identity for one in self.draw(split, range(count), 0, session=False)})
-
     def learnt(self, composed: Composition) -> str:
         """Name the part of a program that its split goes by: all of it, or its functions in their order."""
         whole = self.split_by == "program" or composed.depth == 1

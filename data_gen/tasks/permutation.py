@@ -111,11 +111,6 @@ class PermutationTask(Task):
         lengths = {("held_out_lengths", n): "" if low <= n <= high else here for n in self.held_out_lengths}
         return lengths | ({("split_by", self.split_by): ""} if self.split_by != "program" else {})
 
-    def clusters(self, split: str, count: int) -> int:
-        if self.split_by == "program":
-            return count
-        return len({one.cluster for one in self.draw(split, range(count), 0, session=True)})
-
     def symbols(self) -> list[str]:
         return vocabulary(self.n, self.moves)
 
@@ -154,21 +149,18 @@ class PermutationTask(Task):
         )
 
     def _batch(self, split: str, indices: npt.NDArray[np.int64], seed: int) -> tuple[rng.U64, PermutationBatch]:
-        keys = rng.keys(seed, stream_of(split), indices)
-        first = self._draw(keys)
-        pending = np.flatnonzero(~self._allowed(split, first))
-        lengths, values = first.lengths, first.values
-        moves = np.zeros((len(indices), self.length_range()[1]), dtype=np.int64)
-        moves[:, : first.moves.shape[1]] = first.moves
-        for attempt in range(1, MAX_ATTEMPTS):
+        count, pending = len(indices), np.arange(len(indices))
+        keys, lengths = np.zeros(count, np.uint64), np.zeros(count, np.int64)
+        values, moves = np.zeros((count, self.n), np.int64), np.zeros((count, self.length_range()[1]), np.int64)
+        for attempt in range(MAX_ATTEMPTS):
             if not len(pending):
                 return keys, PermutationBatch(self.moves, lengths, values, moves)
-            retry = rng.keys(seed, stream_of(split), indices[pending], attempt)
-            again = self._draw(retry)
-            found = self._allowed(split, again)
+            tried = rng.keys(seed, stream_of(split), indices[pending], attempt)
+            drawn = self._draw(tried)
+            found = self._allowed(split, drawn)
             rows = pending[found]
-            keys[rows], lengths[rows], values[rows] = retry[found], again.lengths[found], again.values[found]
-            moves[rows, : again.moves.shape[1]] = again.moves[found]
+            keys[rows], lengths[rows], values[rows] = tried[found], drawn.lengths[found], drawn.values[found]
+            moves[rows, : drawn.moves.shape[1]] = drawn.moves[found]
             pending = pending[~found]
         raise too_few_programs(self, split)
 

@@ -149,8 +149,10 @@ class Task(Settings, ABC):
         """
 
     def clusters(self, split: str, count: int) -> int:
-        """In how many clusters the first so many programs of a split stand or fall; by default, each by itself."""
-        return count
+        """In how many clusters the first so many programs of a split stand or fall."""
+        if self.splits_by == "program":
+            return count
+        return len({one.cluster or one.identity for one in self.draw(split, range(count), 0, self.has_sessions)})
 
     def symbols(self) -> list[str] | None:
         """Every piece of text that the symbolic format writes, if that is a finite list: its vocabulary."""

@@ -197,18 +197,17 @@ def _answer(written: list[Piece]) -> ReadFrame:
 
 def _parts(written: Sequence[Piece]) -> tuple[str | None, str | None, str | None]:
     """The texts before the action separator, after it, and after the argument separator."""
-    texts: dict[Special | None, str | None] = {None: None, Special.ACTION_SEP: None, Special.ARG_SEP: None}
-    at: Special | None = None
+    texts: list[str | None] = [None]
+    separators = iter((Special.ACTION_SEP, Special.ARG_SEP))
     for piece in written:
         if isinstance(piece, str):
-            texts[at] = piece
-            continue
-        following = {None: Special.ACTION_SEP, Special.ACTION_SEP: Special.ARG_SEP}.get(at)
-        if piece is not following:
+            texts[-1] = piece
+        elif piece is not next(separators, None):
             raise Malformed(f"{piece.value} in the wrong place")
-        at = piece
-        texts[at] = ""
-    return texts[None], texts[Special.ACTION_SEP], texts[Special.ARG_SEP]
+        else:
+            texts.append("")
+    state, source, value = (*texts, None, None)[:3]
+    return state, source, value
 
 
 def read_locals(text: str) -> dict[str, str]:

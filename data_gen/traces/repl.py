@@ -88,20 +88,9 @@ class ReplReader(Reader):
         for end in ends:
             line = "".join([*self._line, end])
             self._line = []
-            self._say_role(line)
             self._read(line)
         if rest:
             self._line.append(rest)
-
-    def _say_role(self, line: str) -> None:
-        """The pieces of a line that has just ended are of what it is; a command that is spelled as a query counts as one."""
-        asked, query = _QUERY.fullmatch(self._asked or ""), _QUERY.fullmatch(line)
-        if asked and line.startswith(f"{asked[1]} "):
-            role = Role.STATE
-        else:
-            role = Role.QUERY if query else Role.ACTION if line.startswith(PROMPT) else Role.VALUE
-        self.roles[self._begun :] = [role] * (len(self.roles) - self._begun)
-        self._begun = len(self.roles)
 
     def _special(self, token: Special) -> None:
         self._begun = len(self.roles)
@@ -118,12 +107,17 @@ class ReplReader(Reader):
         return "a line without its end" if self._line else ""
 
     def _read(self, line: str) -> None:
-        asked = _QUERY.fullmatch(self._asked or "")
-        if asked and line.startswith(f"{asked[1]} "):
-            self._answer(asked[1], line[len(asked[1]) + 1 :])
+        """Read a line that has just ended; a command that is spelled as a query counts as one in `roles`."""
+        asked, query = _QUERY.fullmatch(self._asked or ""), _QUERY.fullmatch(line)
+        answered = asked[1] if asked and line.startswith(f"{asked[1]} ") else None
+        role = Role.QUERY if query else Role.ACTION if line.startswith(PROMPT) else Role.VALUE
+        self.roles[self._begun :] = [role if answered is None else Role.STATE] * (len(self.roles) - self._begun)
+        self._begun = len(self.roles)
+        if answered is not None:
+            self._answer(answered, line[len(answered) + 1 :])
             return
         self._not_a_query()
-        if _QUERY.fullmatch(line):
+        if query:
             self._asked = line
         elif line.startswith(PROMPT):
             self._start(line)

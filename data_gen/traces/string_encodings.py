@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Annotated, NamedTuple
@@ -60,29 +60,25 @@ def pieces(value: Value, encoding: str) -> tuple[Piece, ...]:
         or not _PLAIN.fullmatch(_LITERAL.sub("", text))
     ):
         return (Piece(escape(text), False),)
-    found, end = [], 0
-    for match in _LITERAL.finditer(text):
-        if match.start() > end:
-            found.append(Piece(escape(text[end : match.start()]), False))
-        found.append(Piece(escape(_encoded(match.group(), encoding)), True))
-        end = match.end()
-    return (*found, Piece(escape(text[end:]), False))
+    cut = _cut(text, _LITERAL.finditer(text))
+    return tuple(Piece(escape(_encoded(part, encoding) if string else part), string) for part, string in cut)
 
 
 @lru_cache(maxsize=100_000)
 def source_pieces(source: str) -> tuple[Piece, ...]:
     """Source text cut at its one-line string literals, which are string values too; docstrings and comments are not."""
-    found, end = [], 0
-    for match in _SOURCE.finditer(source):
-        if match.lastgroup != "literal":
-            continue
+    return tuple(_cut(source, (found for found in _SOURCE.finditer(source) if found.lastgroup == "literal")))
+
+
+def _cut(text: str, literals: Iterable[re.Match[str]]) -> Iterator[Piece]:
+    end = 0
+    for match in literals:
         if match.start() > end:
-            found.append(Piece(source[end : match.start()], False))
-        found.append(Piece(match.group(), True))
+            yield Piece(text[end : match.start()], False)
+        yield Piece(match.group(), True)
         end = match.end()
-    if end < len(source):
-        found.append(Piece(source[end:], False))
-    return tuple(found)
+    if end < len(text):
+        yield Piece(text[end:], False)
 
 
 def escape(text: str) -> str:

@@ -1,5 +1,6 @@
 """Windows on an example: every token is predicted in one of them, from the context, the frames that are remembered and its own."""
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -35,13 +36,12 @@ def tokens_of(context: int, frames: list[tuple[int, int]]) -> Tokens:
         numbers += [number] * size
     count = len(numbers)
     roles = [Role.CONTEXT] * context + [Role.STATE if at % 2 else Role.ACTION for at in range(count - context)]
-    return Tokens(
-        np.arange(count),
-        np.array(roles, np.int8),
-        np.array(numbers, np.int32),
-        np.zeros(count, np.bool_),
-        np.arange(count),
-    )
+    return built(range(count), roles, numbers)
+
+
+def built(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int]) -> Tokens:
+    places = np.arange(len(ids))
+    return Tokens(np.array(ids), np.array(roles, np.int8), np.array(frames, np.int32), places < 0, places)
 
 
 @given(EXAMPLES, st.integers(1, 8))
@@ -106,14 +106,7 @@ def frames_of(found: list[tuple[Event | None, tuple[Special, ...]]]) -> Tokens:
         written = written[1:-1] if event else written
         ids += written
         frames += [number] * len(written)
-    roles = [Role.CONTEXT if frame < 0 else Role.STATE for frame in frames]
-    return Tokens(
-        np.array(ids),
-        np.array(roles, np.int8),
-        np.array(frames, np.int32),
-        np.zeros(len(ids), np.bool_),
-        np.arange(len(ids)),
-    )
+    return built(ids, [Role.CONTEXT if frame < 0 else Role.STATE for frame in frames], frames)
 
 
 def says_where_calls_stand(events: list[Event | None]) -> list[int]:

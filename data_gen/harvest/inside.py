@@ -186,8 +186,18 @@ def record(wanted: dict[str, dict[str, str]], modules: list[str], files: list[st
 
 
 def broken(modules: list[str]) -> Any:
-    """Those of the modules that cannot be imported."""
-    return [name for name in modules if _namespace(name) is None]
+    """Those of the modules that cannot be imported, or not in TEST_SECONDS each."""
+
+    def stop(*_: object) -> None:
+        raise TooLong
+
+    found = []
+    signal.signal(signal.SIGPROF, stop)
+    for name in modules:
+        signal.setitimer(signal.ITIMER_PROF, TEST_SECONDS)
+        found += [name] if _namespace(name) is None else []
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    return found
 
 
 def _namespace(module: str) -> dict[str, Any] | None:

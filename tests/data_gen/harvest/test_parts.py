@@ -43,6 +43,8 @@ def test_an_endless_example_is_ended_and_the_others_run(tmp_path: Path, monkeypa
     monkeypatch.setattr(inside, "TEST_SECONDS", 0.1)
     found = inside.record({"endless": {"1": "one", "5": "two"}}, ["endless"], [], "")
     assert found == {"endless": {"one": ["3", "4"], "two": ["5"]}}
+    (tmp_path / "stuck.py").write_text("while True: pass")
+    assert inside.broken(["stuck", "endless", "not_there"]) == ["stuck", "not_there"]
 
 
 @pytest.mark.parametrize("value", [object(), [print], float("nan"), 10**400, "x" * 500, range(3), [[1] * 300] * 2])

@@ -1,17 +1,14 @@
 """Reveals: which frames are written, what their states show, and which settings are refused."""
 
 import math
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remedy.data_gen.execution.program import UNCHANGED, Event, Frame, Program, Trace, Value
+from remedy.data_gen.execution.program import UNCHANGED, Event, Frame, Program, Value
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig, reveal
-from remedy.settings import ConfigError, build
+from remedy.settings import build
 
 values = st.dictionaries(st.sampled_from("abc"), st.integers(0, 2).map(lambda i: Value(str(i), "int")), max_size=3)
 frames = st.lists(
@@ -87,22 +84,3 @@ def test_the_four_frames_of_the_settings_documentation() -> None:
             for s in shown
         ]
         assert line.split(frame.source.strip())[1].split() == " ".join(cells).split()
-
-
-WHOLE: dict[str, Any] = {}
-OTHER_VALUES = {"spacing": 3, "locals": "diff", "call_depth": 0, "answer_only": True}
-
-
-@pytest.mark.parametrize("field", RevealConfig.model_fields)
-@pytest.mark.parametrize("base", [WHOLE, {"spacing": 2}, {"call_depth": 1}, {"answer_only": True}], ids=str)
-def test_a_field_changes_what_is_written_or_is_refused(base: dict[str, Any], field: str) -> None:
-    if field == "max_tokens":  # the tests of budgets show its effect
-        return
-    traced: Trace = trace(Program.from_call("def g(x):\n    y = x\n    return y\ndef f(a):\n    return g(a)", "1"))
-    if base == {"answer_only": True} and field != "answer_only":
-        with pytest.raises(ConfigError, match=f"{field} .* does nothing with answer_only: remove it"):
-            build(RevealConfig, {**base, field: OTHER_VALUES[field]})
-        return
-    other = {**WHOLE, field: OTHER_VALUES[field]} if field == "answer_only" else {**base, field: OTHER_VALUES[field]}
-    settings = [build(RevealConfig, one) for one in ({**base, field: RevealConfig.model_fields[field].default}, other)]
-    assert render(traced, "cwm", settings[0]).spans != render(traced, "cwm", settings[1]).spans

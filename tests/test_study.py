@@ -1,6 +1,5 @@
 """The study's figures, verdicts and rates are made of its packed records, and its pages say what these say."""
 
-import re
 from pathlib import Path
 
 import pandas as pd
@@ -9,12 +8,6 @@ import pytest
 from benchmarks import judged, packed
 from benchmarks.study import (
     DRAWINGS,
-    MIXERS,
-    PLACED,
-    PRETRAINED,
-    STRINGS,
-    TRACES,
-    TYPES,
     Drawing,
     Recipe,
     draw,
@@ -90,96 +83,3 @@ def test_unpacked_folders_are_evaluations_with_the_same_verdicts_and_can_be_pack
     runs = packed.read_runs(STUDY)
     mine = runs[runs.index.str.startswith("pretrained/")].dropna(axis="columns", how="all")
     pd.testing.assert_frame_equal(packed.read_runs(again.parent), mine)
-
-
-def of(group: str, run: str, **where: object) -> Recipe:
-    return Recipe(run, group, run, where)
-
-
-SIGNED = {"Mamba in [-1, 1]": "mamba-signed", "Mamba-2": "mamba2"}
-SHORT = {
-    **MIXERS,
-    **SIGNED,
-    "attention, window of 16": "transformer-window",
-    "attention, randomised positions": "transformer-randomised",
-    "Mamba-3": "mamba3",
-    "DeltaNet in [0, 1]": "deltanet-positive",
-    "Gated DeltaNet": "gated-deltanet",
-    "LSTM": "lstm",
-}
-LONGER = {**MIXERS, **SIGNED, "attention, short convolution": "transformer-convolution"}
-IN_MIXERS = {"Mamba": "Mamba (primary)", "DeltaProduct": "DeltaProduct in [-1, 1]"}
-IN_STRINGS = {"400 subwords": "400 subwords (1.6 letters a token)", "1,000 subwords": "1,000 subwords (1.9)"}
-"""Where the page names a recipe otherwise than its figure does."""
-HORIZON = [
-    of(f"horizon/{group}", run)
-    for group, run in (
-        ("permutation", "plain"),
-        ("wide", "smoothed"),
-        ("wide", "closed"),
-        ("permutation", "narrow"),
-        ("permutation", "roomy"),
-        ("long", "plain-long"),
-        ("long", "roomy-long"),
-    )
-]
-"""The columns of its table."""
-CALLS = {"forcing": "action_forced", "form": "flattened"}
-TOLD = " (told)"
-TRAINED = {"benchmark": "composition (strings)"}
-CELLS = [
-    *(("mixers", IN_MIXERS.get(name, name), 1, of("mixers/permutation", run), 16) for name, run in SHORT.items()),
-    *(
-        ("mixers", IN_MIXERS.get(name, name), 4, of("mixers_longer/longer", f"{run}-longer"), 16)
-        for name, run in LONGER.items()
-    ),
-    *(
-        ("horizon", f"{length:,}", cell, recipe, length)
-        for cell, recipe in enumerate(HORIZON, 1)
-        for length in (1024, 4096, 16384)
-    ),
-    *(
-        ("strings", IN_STRINGS.get(name, name), 1, of("strings/composition", run, **CALLS), 5)
-        for name, run in (STRINGS | TYPES).items()
-    ),
-    *(
-        ("accuracy_per_token", name, cell, of("accuracy_per_token/permutation", run), length)
-        for name, run in TRACES.items()
-        for cell, length in ((1, 12), (3, 64))
-    ),
-    *(
-        (
-            "accuracy_per_token",
-            f"{name}{TOLD}",
-            cell,
-            of("accuracy_per_token/places", run, forcing="action_forced"),
-            length,
-        )
-        for name, run in PLACED.items()
-        for cell, length in ((1, 12), (3, 64))
-    ),
-    *(
-        ("pretrained", name.replace("strings by ", ""), 1, of("pretrained/*", run, **TRAINED), None)
-        for name, run in PRETRAINED.items()
-    ),
-]
-"""The question on whose page a row stands, the row, its cell, the recipe, and the number of commands or calls; None where
-there is one condition."""
-
-
-@pytest.mark.parametrize(("question", "row", "cell", "recipe", "place"), CELLS)
-def test_the_page_gives_each_seeds_rate_as_its_records_do(
-    question: str, row: str, cell: int, recipe: Recipe, place: float | None
-) -> None:
-    by = "spacing" if place is None else "depth" if question == "strings" else "length"
-    rates = [
-        100 * (next(iter(points.values())) if place is None else points[place])
-        for points in seeds_of(STUDY, recipe, by)
-    ]
-    page = (STUDY / question / "README.md").read_text(encoding="utf-8")
-    name, told = row.removesuffix(TOLD), row.endswith(TOLD)
-    lines = [line.strip("|").split("|") for line in page.splitlines() if line.startswith(f"| {name} |")]
-    numbers = re.findall(r"\d+(?:\.\d+)?", re.sub(r"\(.*?\)|;.*|\*", "", lines[told][cell]))
-    assert len(numbers) == len(rates)
-    for number, rate in zip(numbers, rates):
-        assert abs(float(number) - rate) <= (0.0501 if "." in number else 0.501), (numbers, rates)

@@ -7,10 +7,8 @@ import pandas as pd
 import pytest
 
 from remedy.eval.records.schema import (
-    LABELS,
     Record,
     answered,
-    label,
     rank,
     read_records,
     write_records,
@@ -51,17 +49,6 @@ def test_whether_an_answer_is_right_is_a_truth_value_only_where_it_is_defined(tm
     assert answered(both)["right"].tolist() == [True, False]
     with pytest.raises(ValueError, match="to bool"):
         both["right"].astype(bool)
-
-
-def test_rows_that_are_not_records_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="extra"):
-        write_records(tmp_path / "x.parquet", "run", [row(extra=1)], COMMON, "e")
-
-
-def test_a_label_means_one_thing() -> None:
-    assert label("format", LABELS["format"].meaning) is LABELS["format"]
-    with pytest.raises(ValueError, match="registered already"):
-        label("format", "Something else.")
 
 
 def test_values_are_ranked_as_declared_and_unknown_ones_last() -> None:

@@ -30,12 +30,6 @@ def test_a_rate_that_would_mislead_is_said_to(right: int, columns: dict[str, Any
     assert of_condition(condition) == said
 
 
-def test_rates_of_frames_alone_have_no_floor_but_may_be_cut() -> None:
-    (condition,) = summarise(made([False] * 4, truncated=True).assign(right=None))
-    assert condition["right"] is None
-    assert of_condition(condition) == ["all truncated by a limit on tokens"]
-
-
 def test_a_model_that_cannot_know_traces_is_untrained() -> None:
     assert [untrained(*given) for given in (({"steps": 3}, 4), ({"steps": 0}, 0), (None, 0), (None, 9))] == [
         "",

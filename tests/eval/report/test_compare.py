@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from remedy.eval.report.compare import Reading, compare_logs, read_logs, side_names
+from remedy.eval.report.compare import Reading, compare_logs, read_logs
 from remedy.eval.stats import VerdictWord
 from remedy.settings import UserError
 
@@ -114,19 +114,6 @@ def test_ids_are_text_and_separators_within_them_are_no_ends_of_lines(tmp_path: 
     assert list(read_logs(tmp_path / "a.jsonl", Reading())["example"]) == ["a\u2028b\x85"]
 
 
-def test_sides_are_named_by_what_tells_them_apart() -> None:
-    assert side_names(Path("a/seed-0"), Path("b/seed-0")) == ("a", "b")
-    assert side_names(Path("a/x.csv"), Path("a/x.jsonl")) == ("x.csv", "x.jsonl")
-    assert side_names(Path("x.csv"), Path("a/x.csv")) == ("x.csv", "a/x.csv")
-
-
-def test_a_named_cluster_widens_the_interval() -> None:
-    sides = LOGS / "lm_eval/base/seed-0", LOGS / "lm_eval/treated/seed-0"
-    alone, together = (compare_logs(*sides, Reading(cluster=field)).verdicts[0] for field in ("", "family"))
-    assert (alone.found.clusters, together.found.clusters) == (24, 6)
-    assert together.found.interval_of_runs()[0] < alone.found.interval_of_runs()[0]
-
-
 def test_tasks_share_the_level_and_what_does_not_pair_is_said(tmp_path: Path) -> None:
     right, wrong = [1] * 30 + [0] * 10, [0] * 10 + [1] * 17 + [0] * 13
     before = table(tmp_path / "before.csv", wrong * 2, task=["one"] * 40 + ["two"] * 40)
@@ -164,7 +151,6 @@ def test_a_table_with_seeds_is_several_runs(tmp_path: Path) -> None:
         ([1, 0], {}, Reading(cluster="family"), "has no field 'family'"),
         ([1, 0], {}, Reading(metric="acc"), "has no score 'acc'"),
         (["yes", "no"], {}, Reading(), "which is no number"),
-        ([10**400, 0], {}, Reading(), "which is no number"),
         ([float("nan"), 1], {}, Reading(right_from=0.5), "is nan, neither right nor wrong"),
     ],
 )

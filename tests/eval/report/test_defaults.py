@@ -37,15 +37,6 @@ def test_memories_are_compared_with_all_and_runs_pair_whether_they_name_one_or_n
     assert [one.baseline.estimate.mean for one in verdicts] == [0.01, 1, 1, 1]
 
 
-def test_the_runs_of_a_variant_are_one_side() -> None:
-    variants = {"a-0": "a", "a-1": "a", "b-0": "b", "b-1": "b"}
-    conditions, _ = together(*(made(WORSE, run=run) for run in variants), variants=variants)
-    (found,) = default_comparisons(conditions)
-    assert (found.baseline.run, found.treatment.run, found.mitigation) == ("a", "b", "b")
-    (found,) = default_comparisons(conditions, ["b-1"])
-    assert (found.baseline.run, found.treatment.run) == ("b", "a")
-
-
 TRACED = [
     {"forcing": f, "locals": shown, "spacing": 4.0} for f in ("action_forced", "free") for shown in ("diff", "full")
 ]

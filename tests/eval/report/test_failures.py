@@ -85,11 +85,3 @@ def test_what_was_certain_and_what_was_cut_is_shown_of_constrained_conditions_al
     found = tables(made([True] * 4), made([True] * 4, labels={"forcing": "control_flow"}, **held))
     shown = {"Written": "240", "Certain": "40 %", "Choices": "40", "Cut": "20 %", "Changed": "5 %"}
     assert found == {"what constraints cut": [{"Recipe": "run", **shown}]}
-
-
-def test_wrong_actions_are_told_apart() -> None:
-    errors = {"first_error_role": "action", "first_error_frame": 2, "frames_right": 1}
-    kinds = ["outside the control flow", *["allowed by the control flow"] * 2, "against the written state", ""]
-    (row,) = tables(made([False] * 5, wrong_action=kinds, **errors))["wrong actions by control flow"]
-    counts = {"Outside the control flow": "1", "Allowed by the control flow": "2", "Against the written state": "1"}
-    assert row == {"Recipe": "run", "Examples": "5", **counts}

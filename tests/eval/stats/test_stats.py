@@ -133,17 +133,6 @@ def test_means_have_a_t_interval_over_clusters_within_their_range() -> None:
         mean([])
 
 
-def test_seeds_that_agree_leave_the_share_of_trainings_that_solve_open() -> None:
-    three = over_seeds(runs(1, 1, 1))
-    assert three.points == (1.0, 1.0, 1.0)
-    assert (three.solved, three.spread) == (3, 0)
-    assert three.share == (pytest.approx(0.2924, abs=1e-4), 1.0)
-    # Nor do they make certain what lies between: the programs' own interval is left.
-    between = over_seeds(runs(0.8, 0.8, 0.8)).estimate
-    assert between.high - between.low > 0.1
-    assert over_seeds(runs(0.6, 0.7), solved_at=0.5).solved == 2
-
-
 counts = st.lists(st.integers(0, 20), min_size=1, max_size=4)
 
 
@@ -244,18 +233,9 @@ def test_as_good_of_a_recipe_is_bounded_by_its_failures(trainings: int) -> None:
         assert word(*sides, weigh(*sides), margin=margin) == expected
 
 
-def test_word_and_interval_never_contradict_in_any_table_of_up_to_20_programs() -> None:
-    """Tables of one run against one: programs gained, lost, right twice; the rest wrong twice."""
-    for size in (1, 3, 8, 20):
-        step = 1 if size <= 8 else 4
-        for gained, lost, right in itertools.product(range(0, size + 1, step), repeat=3):
-            if gained + lost + right <= size:
-                no_contradiction(size, gained, lost, right)
-
-
-def no_contradiction(size: int, gained: int, lost: int, right: int) -> None:
-    before = np.array([[False] * gained + [True] * lost + [True] * right + [False] * (size - gained - lost - right)])
-    after = np.array([[True] * gained + [False] * lost + [True] * right + [False] * (size - gained - lost - right)])
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=20))
+def test_word_and_interval_never_contradict(programs: list[tuple[bool, bool]]) -> None:
+    before, after = (np.array([[one[side] for one in programs]], dtype=float) for side in (0, 1))
     found, baseline, treatment = compare(before, after), over_seeds(before), over_seeds(after)
     low, high = found.interval()
     assert (found.p_of_runs < 0.05) == (low > 0 or high < 0)
@@ -286,18 +266,14 @@ NONE, ALL, HALF = runs(0.0), runs(1.0), runs(0.5)
         (ALL, ALL, "as good"),
         # Where next to nothing is right, nothing can be lost.
         (NONE, NONE, "inconclusive"),
-        (runs(0.01, programs=1000), runs(0.01, programs=1000), "inconclusive"),
         (HALF, np.roll(HALF, 20), "inconclusive"),
-        (runs(0.99), ALL, "as good"),
         # The bar is reached with the lower end or not at all, and a baseline must have failed.
         (NONE, runs(0.96), "helped"),
         (runs(0.955, programs=1000), runs(1.0, programs=1000), "helped"),
         # Below five seeds a side it is asked how many solve it; two a side cannot say.
         (runs(0, 0), runs(1, 1), "inconclusive"),
         (runs(0, 0, 0), runs(1, 1, 1), "helped"),
-        (runs(0.16, 0.16, 0.16), runs(0.85, 0.90, 0.94), "inconclusive"),
         (runs(0.16, 0.16, 0.16), runs(0.85, 0.90, 0.96), "inconclusive"),
-        (runs(0.8, 0.81, 0.79), runs(0.9, 0.92, 0.91), "inconclusive"),
         (runs(1, 1, 1), runs(1, 1, 1), "inconclusive"),
         # From five on, by how much they differ.
         (runs(0.16, 0.16, 0.16, 0.16, 0.16), runs(0.85, 0.90, 0.94, 0.3, 0.5), "helped"),
@@ -307,8 +283,6 @@ NONE, ALL, HALF = runs(0.0), runs(1.0), runs(0.5)
         (runs(*[0] * 6), runs(*[1] * 5, 0.5), "helped"),
         # One seed on a side: these runs.
         (runs(0, 0, 0), runs(1), "fixed"),
-        # Four seeds of one recipe, in two pairs.
-        (runs(0.70, 0.82), runs(0.57, 0.18), "inconclusive"),
     ],
 )
 def test_words(before: np.ndarray, after: np.ndarray, expected: str) -> None:

@@ -11,13 +11,3 @@ def test_one_legend_holds_the_lines_of_all_panels() -> None:
     plotting.legend(figure, [left, right])
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["first", "second"]
-
-
-def test_numbers_are_shown_by_doublings_where_they_range_widely() -> None:
-    _, (panel,) = plotting.panels(1)
-    plotting.numbers(panel, [4, 8, 4, 64])
-    assert panel.get_xscale() == "log"
-    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["4", "8", "64"]
-    _, (panel,) = plotting.panels(1)
-    plotting.numbers(panel, [1, 2, 3])
-    assert panel.get_xscale() == "linear"

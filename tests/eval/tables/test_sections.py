@@ -4,11 +4,9 @@ from remedy.eval.tables.sections import (
     constant,
     in_order,
     mean_of,
-    named,
     ordered_labels,
     percent,
     telling,
-    text,
     varying,
 )
 from tests.eval.made_records import made, together
@@ -28,15 +26,6 @@ def test_labels_that_tell_conditions_apart_are_found_and_the_others_said_once() 
     assert constant(conditions) == (
         "All with format cwm, string_encoding plain, locals full, answer_only false, forcing free."
     )
-
-
-def test_values_are_said_as_configurations_write_them() -> None:
-    assert [text(value) for value in (True, 4.0, float("inf"), 3, "diff")] == ["true", "4", "inf", "3", "diff"]
-    assert named({"spacing": 4.0, "answer_only": True, "form": "", "locals": "diff"}, ["spacing", "locals"]) == (
-        "spacing 4, locals diff"
-    )
-    assert named({"answer_only": True}, ["answer_only"]) == "answer_only"
-    assert named({"answer_only": False}, ["answer_only"]) == ""
 
 
 def test_a_share_of_several_runs_is_their_mean_with_the_lowest_and_highest() -> None:

@@ -45,7 +45,6 @@ def simulate(
     from remedy.eval.decoding.forcings import CONSTRAINED
     from remedy.eval.view import simulate as work
     from remedy.eval.view.page import page
-    from remedy.eval.view.simulation import first_written, opening, simulation_view, summary
     from remedy.eval.view.terminal import Terminal
     from remedy.models.loading import load_checkpoint, load_outline
 
@@ -63,7 +62,7 @@ def simulate(
     terminal = Terminal(console)
     with work.generating(model, tokenizer, checkpoint, config.backend) as (generator, calls):
         found = work.prepared(asked, data, tokenizer, check)
-        facts = opening(found, data, checkpoint, constrain, config.backend is not None)
+        facts = work.opening(found, data, checkpoint, constrain, config.backend is not None)
         terminal.facts(facts)
         begin, before = time.perf_counter(), calls()
         with console.status("") as status:
@@ -74,8 +73,8 @@ def simulate(
                 status.update(f"{written:,} tokens written")
 
             simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, listen)
-        said = summary(simulation, first_written(data), calls() - before, time.perf_counter() - begin)
-    view = simulation_view(simulation, data, f"{asked.name}, simulated", facts | said)
+        said = work.summary(simulation, work.first_written(data), calls() - before, time.perf_counter() - begin)
+    view = work.simulation_view(simulation, data, f"{asked.name}, simulated", facts | said)
     terminal.say()
     terminal.blocks(view)
     terminal.say()

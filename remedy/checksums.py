@@ -80,7 +80,6 @@ def digest_of(content: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _named(path: Path, cure: str) -> Iterator[None]:
-    """Makes an error of a file's reading one that names it."""
     try:
         yield
     except FileNotFoundError:

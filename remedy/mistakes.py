@@ -67,7 +67,6 @@ def suggest_key(name: str, settings: type[BaseModel]) -> str:
 
 
 def _keys(settings: type[BaseModel], depth: int, prefix: str = "") -> Iterator[str]:
-    """The keys of a section, then those of the sections in it."""
     yield from (prefix + name for name in settings.model_fields)
     for name, field in settings.model_fields.items():
         for inner in dict.fromkeys(_sections([field.annotation, *field.metadata])) if depth else ():

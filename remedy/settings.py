@@ -152,7 +152,6 @@ def resolve(
 
 
 def _take_out(settings: dict[str, Any], key: str) -> bool:
-    """Remove a key; whether it was there."""
     *sections, last = key.split(".")
     for section in sections:
         settings = settings.get(section, {}) if isinstance(settings, dict) else {}

@@ -130,7 +130,6 @@ def _work(case: tuple[ProgramsTask, Case]) -> Rows:
 
 
 def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], source: ProgramsTask, case: Case) -> Rows:
-    """The rows of one program."""
     outcome = trace_one(case.program, source.tracer)
     about = {
         "benchmark": source_name(source),

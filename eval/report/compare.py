@@ -268,7 +268,6 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _metric(path: Path, rows: Iterable[Row], asked: str) -> str:
-    """The one score that is meant."""
     names = list(dict.fromkeys(name for row in rows for name in row.scores))
     fitting = [name for name in names if not asked or asked in (name, name.partition(",")[0])]
     if len(fitting) == 1:

@@ -107,7 +107,6 @@ def _cut(item: Verdict, before: Sequence[Request], after: Sequence[Request]) -> 
 
 
 def _incomplete(item: Verdict, missing: Sequence[Missing]) -> str:
-    """The runs that a side lacks; empty where all are there."""
     sides = item.comparison.baseline, item.comparison.treatment
     lacking = [
         str(one)
@@ -133,7 +132,6 @@ def _counted_twice(*sides: Sequence[Request]) -> str:
 
 
 def _twins(requests: Sequence[Request]) -> list[tuple[str, str]]:
-    """Pairs of runs that have the same weights."""
     runs = {request["run"]: request.get("checkpoint", {}).get("weights") for request in requests}
     return [(one, other) for one, other in combinations(runs, 2) if runs[one] and runs[one] == runs[other]]
 

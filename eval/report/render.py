@@ -51,27 +51,6 @@ class Report(NamedTuple):
     conditions: list[ConditionSummary]
 
 
-class Row(NamedTuple):
-    """A comparison in a forest plot. `places`: of its mean and the ends of its interval, `before` and `after`: of its seeds, in percent
-    of the width."""
-
-    name: str
-    word: str
-    text: str
-    scope: str
-    places: list[float]
-    before: list[float]
-    after: list[float]
-
-
-class Forest(NamedTuple):
-    """Comparisons on one scale, with ticks as text and place."""
-
-    scale: str
-    ticks: list[tuple[str, float]]
-    rows: list[Row]
-
-
 def write_pages(found: Report, output: Path, title: str) -> Path:
     """Write `report.html`, `report.md`, `report.json`, `verdicts.csv`, `conditions.csv` and `figures/`; returns the page's path.
 
@@ -143,8 +122,9 @@ def drawn(section: Section, folder: Path) -> tuple[str, str]:
     return anchor, f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def forests(verdicts: Sequence[Verdict]) -> list[Forest]:
-    """The comparisons by their scale."""
+def forests(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """The comparisons by their scale, for forest plots: `ticks` as text and place; of each row `places` of its mean and the ends of its
+    interval, and of seeds of either side, in percent of the width."""
     scales = {item.comparison.metric: METRICS[item.comparison.metric][1] or "answers" for item in verdicts}
     return [
         _forest(f"points more right {scale}", [item for item in verdicts if item.comparison.metric == metric])
@@ -152,30 +132,31 @@ def forests(verdicts: Sequence[Verdict]) -> list[Forest]:
     ]
 
 
-def _forest(scale: str, items: Sequence[Verdict]) -> Forest:
+def _forest(scale: str, items: Sequence[Verdict]) -> dict[str, Any]:
     found = [[100 * value for value in (item.found.difference, *item.interval)] for item in items]
     ends = [0.0, *chain(*found), *chain(*(side for item in items for side in dots(item)))]
     reach = max(1e-9, *map(abs, ends))
     left, right = max(min(ends), -reach) - 0.1 * reach, min(max(ends), reach) + 0.1 * reach
 
-    def place(value: float) -> float:
-        return round(100 * (min(max(value, left), right) - left) / (right - left), 2)
+    def places(values: Sequence[float]) -> list[float]:
+        return [round(100 * (min(max(value, left), right) - left) / (right - left), 2) for value in values]
 
     step = 10 ** math.floor(math.log10(right - left))
     step = next(step * share for share in (0.2, 0.25, 0.5, 1.0, 2.0) if (right - left) / (step * share) <= 6)
     marks = [step * number for number in range(math.ceil(left / step), math.floor(right / step) + 1)]
     rows = [
-        Row(
-            item.comparison.mitigation,
-            str(item.word),
-            difference_of(item),
-            scope(item),
-            [place(value) for value in one],
-            *([place(value) for value in side] for side in dots(item)),
-        )
+        {
+            "name": item.comparison.mitigation,
+            "word": item.word,
+            "text": difference_of(item),
+            "scope": scope(item),
+            "places": places(one),
+            **dict(zip(("before", "after"), map(places, dots(item)))),
+        }
         for item, one in zip(items, found)
     ]
-    return Forest(scale, [(f"{mark:+.10g}" if mark else "0", place(mark)) for mark in marks], rows)
+    ticks = [(f"{mark:+.10g}" if mark else "0", place) for mark, place in zip(marks, places(marks))]
+    return {"scale": scale, "ticks": ticks, "rows": rows}
 
 
 def verdict_record(item: Verdict) -> dict[str, Any]:
@@ -215,7 +196,6 @@ def condition_record(condition: ConditionSummary) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A list or mapping as text."""
     if isinstance(value, Mapping):
         return "; ".join(f"{key}={one}" for key, one in value.items())
     return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value

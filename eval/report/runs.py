@@ -124,7 +124,6 @@ def phrase(settings: Mapping[str, Any]) -> str:
 
 
 def _curve(request: Mapping[str, Any]) -> Sequence[Sequence[float]]:
-    """Steps with their loss and exact match; none of runs that were trained elsewhere or without validation."""
     curve: Sequence[Sequence[float]] = (request.get("training") or {}).get("curve", [])
     return curve
 

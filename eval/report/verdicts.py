@@ -95,7 +95,6 @@ def decide(
 
 
 def _worded(item: Verdict, level: float) -> Verdict:
-    """A verdict with its words, at a level."""
     sides, margin = (item.found, item.baseline, item.treatment), item.comparison.margin
     words = [word(*sides, item.evidence, level, margin), word_of_runs(*sides, level, margin)]
     if item.comparison.solved_at == "above chance":  # more than a guess is no failure gone
@@ -142,7 +141,6 @@ def _rates(
     untrained: Collection[str],
     without: tuple[str, float],
 ) -> tuple[Difference, Repeated, Repeated, Evidence]:
-    """Two sides of rates by the judge's two questions."""
     where, (share, count) = comparison.where, FRAMES.get(comparison.metric, ("right", ""))
     if count and (pd.concat([before, after]).groupby("pair")[count].nunique() > 1).any():
         raise ConfigError(

@@ -112,13 +112,11 @@ def difference_of(item: Verdict) -> str:
 
 
 def _signed(item: Verdict) -> str:
-    """The ends of the interval that it is judged by."""
     low, high = item.interval
     return f"{100 * low:+.0f} to {100 * high:+.0f}"
 
 
 def _mean(side: Repeated) -> str:
-    """The mean of a side: `77 %`."""
     mean, low, high = side.estimate[:3]
     return f"{100 * mean:.{places(low, high)}f} %"
 
@@ -166,7 +164,6 @@ def side_cell(item: Verdict, place: int) -> str:
 
 
 def _sides(item: Verdict) -> list[str]:
-    """The cells on both sides, their difference with the interval that it is judged by, and their tokens."""
     known = _signed(item) + ("" if item.level == ALONE else f" ({confidence(item)})")
     ratio = "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}"
     return [side_cell(item, 0), side_cell(item, 1), _lines(difference_of(item), known), ratio]
@@ -230,5 +227,4 @@ def bounds(item: Verdict) -> str:
 
 
 def _lines(*parts: str) -> str:
-    """A cell: its first line, and small print."""
     return "\n".join(filter(None, parts))

@@ -89,7 +89,6 @@ def sign_flips(changes: Counts) -> Test:
 
 
 def _tails(ways: npt.NDArray[np.float64], at: int) -> Test:
-    """Shares of the ways with at least, and at most, a sum."""
     total = ways.sum()
     return Test(float(ways[at:].sum() / total), float(ways[: at + 1].sum() / total))
 

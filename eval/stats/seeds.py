@@ -69,7 +69,6 @@ class Spread(NamedTuple):
 
 
 def _t_tail(value: float, error: float, degrees: float) -> float:
-    """The lower tail of Student's t at a value of this standard error."""
     if not error:
         return float(value >= 0)
     ratio = value / error

@@ -100,7 +100,6 @@ class Terminal:
             self._row(head, self._tokens(block.tokens), body)
 
     def _tokens(self, tokens: Sequence[Token]) -> Text:
-        """Tokens in their colours."""
         text = Text()
         for number, line in enumerate(lines_of(tokens)):
             text.append("\n" if number else "")

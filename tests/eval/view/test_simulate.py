@@ -15,8 +15,7 @@ from remedy.data_gen.roles import Role
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.protocol import FREELY, Held
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing
-from remedy.eval.view.simulate import Prepared, prepared, simulate
-from remedy.eval.view.simulation import simulation_view, summary
+from remedy.eval.view.simulate import Prepared, prepared, simulate, simulation_view, summary
 from remedy.models.chunks import Kind
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer

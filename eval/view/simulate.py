@@ -93,7 +93,7 @@ class Simulation(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """What it says that the program returns or raises; empty where it does not come to that."""
+        """The value that it says is returned or raised; empty where it does not come to that."""
         match () if self.problem else tuple(self.frames):
             case [*_, ReadFrame(event=Event.EXCEPTION, value=str(raised)), ReadFrame(event=Event.RETURN, value="None")]:
                 return raised

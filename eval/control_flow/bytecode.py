@@ -6,6 +6,7 @@ import dis
 import sys
 import types
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.program import Program, ProgramError
@@ -43,15 +44,8 @@ class Instruction(NamedTuple):
     """The number of the code object that it loads."""
     effect: int
     """By how much the stack is longer where it goes on without a jump."""
-    column: int
-    """Where in the source it comes from: from this byte of `line`, counted from 0, to that of another line; NO_LINE if unknown."""
-    end_line: int
-    end_column: int
-
-    @property
-    def position(self) -> tuple[int, int, int, int]:
-        """As syntax trees have it."""
-        return self.line, self.column, self.end_line, self.end_column
+    position: tuple[int, int, int, int]
+    """Where in the source it comes from, as syntax trees have it: line, column, end line and end column; NO_LINE if unknown."""
 
 
 class Code(NamedTuple):
@@ -186,19 +180,17 @@ def _instruction(
     line, end_line, column, end_column = (NO_LINE if part is None else part for part in one.positions or ())
     loaded = one.argval if isinstance(one.argval, types.CodeType) else None
     return Instruction(
-        one.opname,
-        one.arg or 0,
-        line,
-        places[one.argval] if one.opcode in dis.hasjrel else None,
-        places[handler.target] if handler else None,
-        handler.depth if handler else 0,
-        bool(handler and handler.lasti),
-        "" if loaded else _name(code, one),
-        numbers[id(loaded)] if loaded else None,
-        dis.stack_effect(one.opcode, one.arg, jump=False),
-        column,
-        end_line,
-        end_column,
+        op=one.opname,
+        arg=one.arg or 0,
+        line=line,
+        target=places[one.argval] if one.opcode in dis.hasjrel else None,
+        handler=places[handler.target] if handler else None,
+        depth=handler.depth if handler else 0,
+        keeps_place=bool(handler and handler.lasti),
+        name="" if loaded else _name(code, one),
+        code=numbers[id(loaded)] if loaded else None,
+        effect=dis.stack_effect(one.opcode, one.arg, jump=False),
+        position=(line, column, end_line, end_column),
     )
 
 
@@ -215,61 +207,44 @@ class Handlers:
 
     def __init__(self, bytecode: Bytecode) -> None:
         self._codes = bytecode.codes
-        self._catching: dict[tuple[int, int], bool] = {}
-        self._again: dict[int, dict[int, set[int]]] = {}
+        self._ends, self._again = cache(self._may_end), cache(self._raised_again)
 
     def catches(self, code: int, at: int) -> bool:
         """Say if an exception that an instruction raises may end in its frame."""
         handler = self._codes[code].instructions[at].handler
-        if handler is None:
-            return False
-        key = (code, handler)
-        if key not in self._catching:
-            reached = self._reached(code, handler, through_handlers=True)
-            ends = ("RETURN_VALUE", "YIELD_VALUE")
-            self._catching[key] = any(self._codes[code].instructions[one].op in ends for one in reached)
-        return self._catching[key]
+        return handler is not None and self._ends(code, handler)
 
     def places(self, code: int, at: int) -> set[int]:
         """From where a RERAISE raises: from itself, or as if from where the exception that its handler was given came."""
-        instructions = self._codes[code].instructions
-        if instructions[at].arg == 0:
-            return {at}
-        if code not in self._again:
-            self._again[code] = self._places(code)
-        return self._again[code].get(at) or {at}
+        return self._again(code).get(at) or {at}
 
-    def _places(self, code: int) -> dict[int, set[int]]:
+    def _may_end(self, code: int, handler: int) -> bool:
+        reached = self._reached(code, handler, through_handlers=True)
+        return any(self._codes[code].instructions[one].op in ("RETURN_VALUE", "YIELD_VALUE") for one in reached)
+
+    def _raised_again(self, code: int) -> dict[int, set[int]]:
+        """From where instructions raise again that do not raise from themselves."""
         instructions = self._codes[code].instructions
-        covered: dict[int, set[int]] = {}
-        for at, one in enumerate(instructions):
-            if one.handler is not None and one.keeps_place:
-                covered.setdefault(one.handler, set()).add(at)
         found: dict[int, set[int]] = {}
-        for handler, places in covered.items():
+        for handler in {one.handler for one in instructions if one.keeps_place}:
             for at in self._reached(code, handler):
                 if instructions[at].op == "RERAISE" and instructions[at].arg:
+                    places = {n for n, one in enumerate(instructions) if one.handler == handler and one.keeps_place}
                     found.setdefault(at, set()).update(places)
-        changed = True
-        while changed:  # an exception that is raised again, and caught again, is still from where it came
-            changed = False
+        for _ in found:  # an exception that is raised again, and caught again, is still from where it came
             for places in found.values():
-                more = {place for one in places if one in found for place in found[one]} - places
-                places |= more
-                changed = changed or bool(more)
+                places |= {place for one in places if one in found for place in found[one]}
         return found
 
-    def _reached(self, code: int, start: int, through_handlers: bool = False) -> set[int]:
+    def _reached(self, code: int, start: int | None, through_handlers: bool = False) -> set[int]:
         """The instructions that can run after one, without exceptions but those that are raised again."""
         seen: set[int] = set()
-        waiting: list[int | None] = [start]
+        waiting = [start]
         while waiting:
             at = waiting.pop()
             if at is None or at in seen:
                 continue
             seen.add(at)
             one = self._codes[code].instructions[at]
-            waiting += [self._codes[code].following(at), one.target]
-            if through_handlers:
-                waiting.append(one.handler)
+            waiting += [self._codes[code].following(at), one.target, one.handler if through_handlers else None]
         return seen

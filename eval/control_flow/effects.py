@@ -117,7 +117,10 @@ class _Flow:
         stack, bound = list(state.stack), state.bound
         if one.op == "FOR_ITER":
             self._reach(one.target, _State(tuple(stack[:-1]), bound))
-            self._loop(stack[-1], effect)
+            if (value := stack[-1]) is not None and value.kind is Kind.LOOP:
+                effect.reads, effect.runs_escaped = value.code, False
+            else:
+                self._escape([value])
             stack.append(None)
         elif one.op in ("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"):
             self._escape(stack[-1:])
@@ -161,23 +164,14 @@ class _Flow:
     def _raises(self, one: Instruction, state: _State) -> bool:
         if self.names.unfollowed and (one.op == "RESUME" or "BACKWARD" in one.op):
             return True  # handlers of signals run there
-        tests = one.op.endswith(
-            ("_TRUE", "_FALSE", "_OR_POP", "_NOT")
-        )  # which only objects of a program's making can fail
-        if one.op in NEVER_RAISE or (tests and self.names.plain):
+        tests = one.op.endswith(("_TRUE", "_FALSE", "_OR_POP", "_NOT"))
+        if one.op in NEVER_RAISE or (tests and self.names.plain):  # only objects of a program's making fail tests
             return False
         if one.op == "LOAD_FAST":
             return one.name not in state.bound
         if one.op in ("LOAD_GLOBAL", "LOAD_NAME"):
             return not self.names.is_builtin(one.name)
         return True
-
-    def _loop(self, value: Value, effect: Effect) -> None:
-        """A loop takes the next of what is on the stack."""
-        if value is not None and value.kind is Kind.LOOP:
-            effect.reads, effect.runs_escaped = value.code, False
-        else:
-            self._escape([value])
 
     def _run(self, one: Instruction, at: int, stack: list[Value], effect: Effect) -> None:
         """Everything that goes on in one way, or nowhere."""
@@ -193,18 +187,16 @@ class _Flow:
             stack[-1:] = [Known(Kind.METHOD, name=one.name), None] if op == "LOAD_METHOD" else [None]
         elif op == "MAKE_FUNCTION":
             made = stack.pop()
-            count = arg.bit_count()
-            self._escape(stack[len(stack) - count :])
-            del stack[len(stack) - count :]
-            stack.append(made)
+            cut = len(stack) - arg.bit_count()
+            self._escape(stack[cut:])
+            stack[cut:] = [made]
         elif op.startswith("STORE_") and (variable := self.names.variable(self.code, op, one.name)):
             value = stack.pop()
             if value is not None and self.names.functions.get(variable) != value.code:
                 self._escape([value])
         elif op == "COPY":
-            value = stack[-arg]
-            if value is not None and value.kind in (Kind.GENERATOR, Kind.LOOP):  # from now on two may reach it
-                self._escape([value])
+            if (value := stack[-arg]) is not None and value.kind in (Kind.GENERATOR, Kind.LOOP):
+                self._escape([value])  # from now on two may reach it
                 stack[-arg] = None
             stack.append(stack[-arg])
         elif op == "SWAP":
@@ -235,17 +227,11 @@ class _Flow:
             effect.runs_escaped |= reads
         elif op == "RETURN_GENERATOR":
             stack.append(None)
-        elif op not in ("PRECALL", "KW_NAMES"):
-            self._other(one, stack)
-
-    def _other(self, one: Instruction, stack: list[Value]) -> None:
-        """An instruction that pops and pushes values of which nothing is known."""
-        new = pushed(one)
-        popped = new - one.effect
-        if popped > 0:
-            self._escape(stack[-popped:])
-            del stack[-popped:]
-        stack += [TUPLE if one.op in ("BUILD_TUPLE", "LIST_TO_TUPLE") else None] * new
+        elif op not in ("PRECALL", "KW_NAMES"):  # it pops and pushes values of which nothing is known
+            new = pushed(one)
+            left = len(stack) + one.effect - new
+            self._escape(stack[left:])
+            stack[left:] = [TUPLE if op in ("BUILD_TUPLE", "LIST_TO_TUPLE") else None] * new
 
     def _loaded(self, at: int, one: Instruction) -> Value:
         if one.code is not None:
@@ -286,13 +272,8 @@ class _Flow:
         name = callee.name if callee is not None else ""
         builtin = callee is not None and callee.kind is Kind.BUILTIN
         method = callee is not None and callee.kind is Kind.METHOD and name not in self.names.stored_attributes
-        [first] = arguments if len(arguments) == 1 else [None]
-        if (
-            first is not None
-            and first.kind is Kind.GENERATOR
-            and not keywords
-            and self._is_reader(name, builtin, method, self.program.codes[first.code])
-        ):
+        [first] = arguments if len(arguments) == 1 and not keywords else [None]
+        if first is not None and first.kind is Kind.GENERATOR and self._is_reader(name, builtin, method, first.code):
             effect.reads, effect.stops_early, effect.runs_escaped = first.code, builtin and READERS[name], False
             return None
         if (builtin and name in KEYED) or (method and name == "sort" and self.names.plain):
@@ -309,16 +290,13 @@ class _Flow:
             effect.runs_escaped = False
         return None
 
-    def _is_reader(self, name: str, builtin: bool, method: bool, generator: Code) -> bool:
-        """Say if a callee reads its one argument and does nothing else."""
-        plain = self.names.plain
-        if name in ("dict", "update") and not _gives_pairs(generator):
+    def _is_reader(self, name: str, builtin: bool, method: bool, number: int) -> bool:
+        """Say if a callee reads its one argument, a generator, and does nothing else."""
+        code, plain = self.program.codes[number], self.names.plain
+        given = [code.before(at) for at, one in enumerate(code.instructions) if one.op == "YIELD_VALUE"]
+        pairs = all(last is not None and last.op == "BUILD_TUPLE" for last in given)
+        if name in ("dict", "update") and not pairs:
             return False  # it would read what it is given too
         return (builtin and name in READERS and (plain or name in ("list", "tuple"))) or (
             method and plain and name in ("join", "extend", "update")
         )
-
-
-def _gives_pairs(generator: Code) -> bool:
-    given = [generator.before(at) for at, one in enumerate(generator.instructions) if one.op == "YIELD_VALUE"]
-    return all(last is not None and last.op == "BUILD_TUPLE" for last in given)

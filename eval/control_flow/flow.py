@@ -109,5 +109,9 @@ def _bytecode_of(one: Program, python: str | None) -> Bytecode:
 
 def _code(fields: list[Any]) -> Code:
     """A code object as JSON has it."""
-    code = Code._make(tuple(one) if isinstance(one, list) else one for one in fields)
-    return code._replace(instructions=[Instruction._make(one) for one in code.instructions])
+    code = Code._make(map(_tuple, fields))
+    return code._replace(instructions=[Instruction._make(map(_tuple, one)) for one in code.instructions])
+
+
+def _tuple(field: Any) -> Any:
+    return tuple(field) if isinstance(field, list) else field

@@ -6,34 +6,30 @@ configurations of a pushdown automaton that share their stacks (Tomita, "Efficie
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from remedy.eval.control_flow.moves import Act, Moves, Node, Point
-from remedy.eval.control_flow.options import Option, Options, Place, Step, Waiter, Waiting, joined
+from remedy.eval.control_flow.options import Option, Options, Place, Step, Waiter, joined
 
 MOST = 8
 """More configurations than this at one point are joined into one that allows all that they do."""
 Exceptions = Literal["all", "caught"]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class Below:
     """A frame that has called another: where it goes on, and all the frames that may lie below it."""
 
-    __slots__ = ("at", "back", "code", "parents", "stops")
-
-    def __init__(self, code: int, at: int, back: Node | None, parents: frozenset[Below], stops: bool) -> None:
-        self.code = code
-        self.at = at
-        self.back = back
-        """None: that depends on how the other is left."""
-        self.parents = parents
-        self.stops: bool = stops or loose(parents)
-        """Whether an exception may end here or below."""
-
-    def again(self, how: Point) -> Node:
-        """Return where it goes on when the other is left."""
-        return self.back or Node(self.code, self.at, how)
+    code: int
+    at: int
+    back: Node | None
+    """Where it goes on; None: that depends on how the other is left."""
+    parents: frozenset[Below]
+    stops: bool
+    """Whether an exception may end here or below."""
 
 
 def loose(parents: Collection[Below]) -> bool:
@@ -41,14 +37,7 @@ def loose(parents: Collection[Below]) -> bool:
     return any(one.stops for one in parents)
 
 
-def stops(moves: Moves, code: int, at: int, back: Node | None) -> bool:
-    """Say if an exception may end in a frame that has called another at an instruction."""
-    settled = back is not None and back.point is not Point.FAILED
-    return settled or moves.stops(code, at)
-
-
 Configurations = Mapping[Place, frozenset[Below]]
-_Back = tuple[int, int, Node | None]
 
 
 class Walk:
@@ -63,16 +52,14 @@ class Walk:
     @classmethod
     def start(cls, moves: Moves, entry: int, exceptions: Exceptions) -> Walk:
         """Before the entry's CALL."""
-        waiting: Waiting = ()
-        if moves.generators:  # loading the program may have started them, or a `__repr__`, which no frame shows
-            waits = [
-                Waiter(code.number, at, True, True)
-                for code in moves.codes
-                for at, one in enumerate(code.instructions)
-                if code.runs_later and one.op == "YIELD_VALUE"
-            ]
-            waiting = tuple(sorted(waits))
-        begin = Place(Node(entry, moves.codes[entry].start, Point.BEFORE), waiting)
+        # Loading the program may have started those that have escaped, or a `__repr__`, which no frame shows.
+        waits = [
+            Waiter(code.number, at, True, True)
+            for code in moves.codes
+            for at, one in enumerate(code.instructions)
+            if moves.generators and code.runs_later and one.op == "YIELD_VALUE"
+        ]
+        begin = Place(Node(entry, moves.codes[entry].start, Point.BEFORE), tuple(sorted(waits)))
         return cls(Options(moves), {begin: frozenset()}, exceptions)
 
     def allowed(self) -> frozenset[Step]:
@@ -107,54 +94,45 @@ class Walk:
     def advance(self, steps: Collection[Step]) -> Walk | None:
         """After a frame that is one of these steps: lines with the same text are told apart by what follows. None: none is allowed."""
         wanted = self.allowed() & frozenset(steps)
-        found: dict[Place, frozenset[Below]] = {}
-        below: dict[_Back, frozenset[Below]] = {}
-        entered: list[tuple[Place, _Back]] = []
+        found: defaultdict[Place, frozenset[Below]] = defaultdict(frozenset)
+        below: defaultdict[tuple[int, int, Node | None], frozenset[Below]] = defaultdict(frozenset)
+        entered = []
         for place, parents in self.configurations.items():
             for option in self._of(place, parents):
-                if option.step in wanted:
-                    self._take(option, place, parents, found, below, entered)
-        moves = self.options.moves
-        frames = {back: Below(*back, parents, stops(moves, *back)) for back, parents in below.items()}
+                move, waiting = option.move, option.waiting
+                if option.step not in wanted:
+                    continue
+                if move.act is Act.GO:
+                    assert move.node is not None
+                    found[Place(move.node, waiting)] |= parents
+                elif move.act is Act.LEAVE:
+                    assert move.back is not None
+                    for one in parents:
+                        found[Place(one.back or Node(one.code, one.at, move.back), waiting)] |= one.parents
+                    if not parents:
+                        found[Place(place.node._replace(point=Point.END))] = frozenset()
+                else:
+                    called = (place.node.code, move.at, option.here)
+                    below[called] |= parents
+                    entered += [(Place(target, waiting), called) for target in self.options.targets(option)]
+        frames = {back: Below(*back, parents, self._stops(*back) or loose(parents)) for back, parents in below.items()}
         for place, back in entered:
-            found[place] = found.get(place, frozenset()) | {frames[back]}
+            found[place] |= {frames[back]}
         return Walk(self.options, _few(found), self._exceptions) if found else None
 
-    def _take(
-        self,
-        option: Option,
-        place: Place,
-        parents: frozenset[Below],
-        found: dict[Place, frozenset[Below]],
-        below: dict[_Back, frozenset[Below]],
-        entered: list[tuple[Place, _Back]],
-    ) -> None:
-        """Return where an option leads: into `found`, or with a frame more on the stack, into `below` and `entered`."""
-        node, move, waiting = place.node, option.move, option.waiting
-        if move.act is Act.GO:
-            assert move.node is not None
-            new = Place(move.node, waiting)
-            found[new] = found.get(new, frozenset()) | parents
-        elif move.act is Act.LEAVE:
-            assert move.back is not None
-            for one in parents:
-                new = Place(one.again(move.back), waiting)
-                found[new] = found.get(new, frozenset()) | one.parents
-            if not parents:
-                found[Place(node._replace(point=Point.END))] = frozenset()
-        else:
-            back = (node.code, move.at, option.here)
-            below[back] = below.get(back, frozenset()) | parents
-            entered += [(Place(target, waiting), back) for target in self.options.targets(option)]
+    def _stops(self, code: int, at: int, back: Node | None) -> bool:
+        """Say if an exception may end in a frame that has called another at an instruction."""
+        settled = back is not None and back.point is not Point.FAILED
+        return settled or self.options.moves.stops(code, at)
 
 
 def _few(configurations: dict[Place, frozenset[Below]]) -> dict[Place, frozenset[Below]]:
     """Not too many configurations: of those at one point of a frame one that allows what any of them does."""
     if len(configurations) <= MOST:
         return configurations
-    by_node: dict[Node, list[Place]] = {}
+    by_node: defaultdict[Node, list[Place]] = defaultdict(list)
     for place in configurations:
-        by_node.setdefault(place[0], []).append(place)
+        by_node[place.node].append(place)
     found: dict[Place, frozenset[Below]] = {}
     for node, places in by_node.items():
         if len(places) <= MOST:

@@ -12,7 +12,7 @@ from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
-from remedy.eval.control_flow.evaluator.contradiction import against_state, check
+from remedy.eval.control_flow.evaluator import check
 from remedy.eval.decoding.constraints import exceptions_of
 from remedy.eval.decoding.control_flow import check_traces
 from remedy.eval.decoding.guided import check_states
@@ -33,12 +33,13 @@ class Known(NamedTuple):
     exceptions: Exceptions
 
     def line(self, step: Step) -> str:
-        """Write the line of a step as frames do."""
-        return self.form.action(self.flow.program, step.line, self.flow.source(step))
+        """Write the line of a step as frames do; empty at the end."""
+        source = self.flow.source(step)
+        return self.form.action(self.flow.program, step.line, source) if source else ""
 
     @property
     def options(self) -> dict[str, Any]:
-        """Give the options of `contradiction.check` for its traces."""
+        """Give the options of `evaluator.Check` for its traces."""
         return {"seeded": self.form.seeded, "exceptions": self.exceptions, "source": self.line}
 
 
@@ -69,13 +70,13 @@ def wrong_action(decoded: Decoded, place: int, frames: Sequence[ReadFrame | None
         if after is None:  # calls were stepped over when it was traced
             return None
         walk = after
-    allowed = {(step.event, known.line(step) if step.event is not None else "") for step in walk.allowed()}
-    if (written.event, written.source) not in allowed:
+    if (written.event, written.source) not in {(step.event, known.line(step)) for step in walk.allowed()}:
         return WrongAction.OUTSIDE
     readable = [frame for frame in frames if frame is not None]
     if len(readable) < len(frames) or not _shows_all(decoded):  # states that do not show all say nothing
         return WrongAction.ALLOWED
-    against = against_state(known.flow, readable, **known.options)
+    found = check(known.flow, readable, ended=False, **known.options).contradictions
+    against = any(one.frame == len(readable) - 1 for one in found)
     return WrongAction.AGAINST_STATE if against else WrongAction.ALLOWED
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.program import Event
@@ -80,8 +81,7 @@ class Guide:
 
     def shown(self, steps: Collection[Step]) -> Shown:
         """Return what of its variables the next frame shows if it is one of these steps, without what need be computed."""
-        frames = [one.frame for one in self._among(steps)]
-        found = [NOTHING if frame is None else _shown(self._source.moves, frame) for frame in frames]
+        found = [_shown(self._source.moves, one.frame) if one.frame else NOTHING for one in self._among(steps)]
         return reduce(_common, found) if found else NOTHING
 
     def value(self, steps: Collection[Step]) -> str | None:
@@ -91,9 +91,7 @@ class Guide:
 
     def _among(self, steps: Collection[Step]) -> list[Outcome]:
         """The outcomes that are one of these steps; none where others may come."""
-        if self.walk.may_drop:
-            return []
-        return [one for one in self.outcomes() or () if one.step in steps]
+        return [] if self.walk.may_drop else [one for one in self.outcomes() or () if one.step in steps]
 
     def advance(
         self, steps: Collection[Step], shown: Mapping[str, str] | None = None, value: str | None = None
@@ -128,48 +126,43 @@ class Guide:
         fitting = [one for one in frames if one is not None and (node is None or (one.code, one.at) == node[:2])]
         found: Frame | None = None
         if fitting and (node is not None or len(fitting) == len(frames)):
-            found = fitting[0]
-            for one in fitting[1:]:
-                found = _joined(found, one)
+            found = reduce(_joined, fitting[1:], fitting[0])
         if found is None and node is not None and node.point not in (Point.BEFORE, Point.END):
             found = Frame(node.code, node.at, node.point)
         return found
 
 
-def _joined(one: Frame | None, other: Frame) -> Frame | None:
+def _joined(one: Frame | None, other: Frame | None) -> Frame | None:
     """Return what is known of a frame that is one of two; None if they are at different places."""
-    if one is None or (one.at, one.point, one.awaited) != (other.at, other.point, other.awaited):
+    if one is None or other is None or (one.at, one.point, one.awaited) != (other.at, other.point, other.awaited):
         return None
     if any(getattr(one, part) is not getattr(other, part) for part in ("below", "shown", "came")):
         return None
-    same = {
-        part: {
-            key: value for key, value in getattr(one, part).items() if getattr(other, part).get(key, UNKNOWN) is value
-        }
-        for part in ("locals", "values", "loops")
-    }
-    return one.copy(kept=one.kept & other.kept, **same)
+
+    def same(mine: dict[Any, Any], others: dict[Any, Any]) -> dict[Any, Any]:
+        return {key: value for key, value in mine.items() if others.get(key, UNKNOWN) is value}
+
+    known = {part: same(getattr(one, part), getattr(other, part)) for part in ("locals", "values", "loops")}
+    return one.copy(kept=one.kept & other.kept, **known)
 
 
 def evaluated(source: Source, frame: Frame) -> list[Outcome]:
     """The events that may follow where a frame is. Raises Lost or Unsure where they are not known, or not all."""
     at, point = frame.at, frame.point
     line, way = Line(source, frame.code), frame.copy()
-    if point in (Point.RUN, Point.AGAIN):
-        line.open.append(way)
-    elif point is Point.UNWIND and line.code.instructions[at].op not in ("FOR_ITER", "SEND"):
-        line.unwind(way, at, {at})
-    elif point is Point.THROWN:
-        line.raises(way, at)
-    elif point in (Point.RETURNED, Point.YIELDED, Point.RAISED):
+    if point in (Point.RETURNED, Point.RAISED):
         for name in source.names.stored_cells & way.locals.keys():
             way.bind(name, UNKNOWN)
-        if point is not Point.RAISED:
-            came_back(line, way)
-        elif source.names.may_swallow and line.effects[at].calls is None:
-            raise Lost
-        else:
-            line.raises(way, at)
+    if point in (Point.RUN, Point.AGAIN):
+        line.open.append(way)
+    elif point is Point.RETURNED:
+        came_back(line, way)
+    elif point is Point.UNWIND and line.code.instructions[at].op not in ("FOR_ITER", "SEND"):
+        line.unwind(way, at, {at})
+    elif point is Point.THROWN or (
+        point is Point.RAISED and not (source.names.may_swallow and line.effects[at].calls is None)
+    ):
+        line.raises(way, at)
     else:
         raise Lost
     return gather(line)
@@ -212,10 +205,7 @@ def _called(moves: Moves, frame: Frame) -> Shown:
 
 def _common(one: Shown, other: Shown) -> Shown:
     """Return what is known of a frame that is one of two."""
-    entries: list[tuple[str, str | None]] = []
-    for (name, text), (other_name, other_text) in zip(one.entries, other.entries):
-        if name != other_name:
-            return Shown(tuple(entries), False)
-        entries.append((name, text if text == other_text else None))
-    same = len(one.entries) == len(other.entries)
-    return Shown(tuple(entries), same and one.complete and other.complete)
+    pairs = takewhile(lambda pair: pair[0][0] == pair[1][0], zip(one.entries, other.entries))
+    entries = tuple((name, text if text == other_text else None) for (name, text), (_, other_text) in pairs)
+    same = len(entries) == len(one.entries) == len(other.entries)
+    return Shown(entries, same and one.complete and other.complete)

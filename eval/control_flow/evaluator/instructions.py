@@ -129,10 +129,13 @@ def _evaluate(line: Line, way: Frame, one: Instruction, at: int) -> None:
         node = None
     way.values.pop(node, None)  # type: ignore[arg-type]
     try:
-        if isinstance(node, ast.AugAssign):
-            value = _augmented(way, node)
-        else:
-            value = _compared(way, node, one) if isinstance(node, ast.Compare) else way.value(node)
+        match node:
+            case ast.AugAssign():
+                value = _augmented(way, node)
+            case ast.Compare():
+                value = _compared(way, node, one)
+            case _:
+                value = way.value(node)
     except Unsure:
         value = line.quiet(way, at)
     line.gives(way, at, value)
@@ -237,7 +240,7 @@ def _raise(line: Line, way: Frame, one: Instruction, at: int) -> None:
 
 def came_back(line: Line, way: Frame) -> None:
     """Return what an instruction called has come back."""
-    if line.code.instructions[way.at].op not in ("CALL", "CALL_FUNCTION_EX") or way.point is not Point.RETURNED:
+    if line.code.instructions[way.at].op not in ("CALL", "CALL_FUNCTION_EX"):
         raise Lost
     if not way.awaited and line.effects[way.at].calls is None:
         way.came = line.unknown(way, way.at)

@@ -5,54 +5,25 @@ A constraint is told the program and how traces are written, and nothing of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions
-from remedy.eval.decoding.control_flow import TraceGrammar, check_traces
-from remedy.eval.decoding.guided import GuidedGrammar, check_states
+from remedy.eval.decoding.control_flow import TraceGrammar
+from remedy.eval.decoding.guided import GuidedGrammar
 from remedy.eval.decoding.protocol import Place
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import ConfigError, UserError
 
-
-class Constraint(NamedTuple):
-    """A constraint."""
-
-    begin: Callable[[ControlFlow, Example, DataConfig, TraceTokenizer], Place]
-    """The place after an example's prompt, from its program's control flow and how its trace is written. Of the example its true frames
-    are not looked at."""
-    check: Callable[[DataConfig], None]
-    """Raises a ControlFlowError where the data are not written as it needs them."""
+CONSTRAINTS: dict[str, type[TraceGrammar]] = {"control_flow": TraceGrammar, "guided": GuidedGrammar}
+"""Constraints by name. To add one, write its places, and name it here and in `forcings.CONSTRAINED`."""
 
 
 def exceptions_of(example: Example) -> Exceptions:
     """Return which exceptions a trace may have: of a program that is known to return, none that nothing catches."""
     return "caught" if example.returns else "all"
-
-
-def _control_flow(flow: ControlFlow, example: Example, data: DataConfig, tokenizer: TraceTokenizer) -> Place:
-    return TraceGrammar(flow, tokenizer, data.format, example.reveal).start(exceptions_of(example))
-
-
-def _guided(flow: ControlFlow, example: Example, data: DataConfig, tokenizer: TraceTokenizer) -> Place:
-    grammar = GuidedGrammar(flow, tokenizer, data.format, example.reveal, data.string_encoding)
-    return grammar.start(exceptions_of(example))
-
-
-def _check_guided(data: DataConfig) -> None:
-    check_traces(data.format, data.reveal)
-    check_states(data.reveal, data.string_encoding)
-
-
-CONSTRAINTS = {
-    "control_flow": Constraint(_control_flow, lambda data: check_traces(data.format, data.reveal)),
-    "guided": Constraint(_guided, _check_guided),
-}
-"""Constraints by name. To add one, write its places, and name it here and in `forcings.CONSTRAINED`."""
 
 
 def starts_of(constraint: str, examples: Sequence[Example], data: DataConfig, tokenizer: TraceTokenizer) -> list[Place]:
@@ -70,7 +41,8 @@ def _start(constraint: str, example: Example, data: DataConfig, tokenizer: Trace
         raise UserError(f"{program.name}: the task says that it returns, and it raised: put that right in the task")
     try:
         flow = ControlFlow(program, data.task.interpreter)
-        return CONSTRAINTS[constraint].begin(flow, example, data, tokenizer)
+        grammar = CONSTRAINTS[constraint](flow, tokenizer, data.format, example.reveal, data.string_encoding)
+        return grammar.start(exceptions_of(example))
     except (ControlFlowError, ProgramError) as error:
         raise UserError(f"forcing {constraint}: {error}; leave the program or the forcing out") from None
 
@@ -82,7 +54,7 @@ def check_data(constraint: str, data: DataConfig) -> None:
         ConfigError: they cannot.
     """
     try:
-        CONSTRAINTS[constraint].check(data)
+        CONSTRAINTS[constraint].check(data.format, data.reveal, data.string_encoding)
     except ControlFlowError as error:
         raise ConfigError(f"forcing {constraint}: {error}") from None
     if data.reveal.max_tokens is not None:

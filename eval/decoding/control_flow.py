@@ -8,6 +8,7 @@ retrieval", 2021). STATE and VALUE are free text. What is allowed alone need not
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 
 from remedy.data_gen.execution.program import Event
@@ -23,22 +24,6 @@ from remedy.models.tokenizer import TraceTokenizer
 WITH_LOCALS = frozenset({Event.CALL, Event.LINE})
 Symbols = tuple[int, ...]
 """Tokens, and free texts: `~token` is a text that this token closes."""
-
-
-def check_traces(format: str, reveal: RevealConfig) -> None:
-    """Say if traces that are written so can be told by control flow.
-
-    Raises:
-        ControlFlowError: the format has no events to tell frames by, or frames are left out.
-    """
-    if not isinstance(FORMATS[format], Cwm):
-        known = ", ".join(name for name, one in FORMATS.items() if isinstance(one, Cwm))
-        raise ControlFlowError(
-            f"format: {format} does not write events, which control flow goes by; use one of {known}"
-        )
-    if reveal.answer_only or reveal.call_depth is not None:
-        setting = "answer_only" if reveal.answer_only else "call_depth"
-        raise ControlFlowError(f"reveal.{setting}: control flow goes from frame to frame, and this leaves frames out")
 
 
 class Trie:
@@ -70,14 +55,19 @@ class TraceGrammar:
     """The traces of one program as a tokenizer and a format write them.
 
     Raises:
-        ControlFlowError: the format has no events to tell frames by, or frames are left out.
+        ControlFlowError: as `check`.
     """
 
     def __init__(
-        self, flow: ControlFlow, tokenizer: TraceTokenizer, format: str = "cwm", reveal: RevealConfig | None = None
+        self,
+        flow: ControlFlow,
+        tokenizer: TraceTokenizer,
+        format: str = "cwm",
+        reveal: RevealConfig | None = None,
+        string_encoding: str = "plain",
     ) -> None:
         self.reveal = reveal or RevealConfig()
-        check_traces(format, self.reveal)
+        self.check(format, self.reveal, string_encoding)
         writer = FORMATS[format]
         assert isinstance(writer, Cwm)
         self.flow = flow
@@ -88,6 +78,24 @@ class TraceGrammar:
         """The symbols of a step's frame; the end of the trace is one token."""
         self.frames = cache(self._frames)
         """A trie of the frames of some steps."""
+
+    @classmethod
+    def check(cls, format: str, reveal: RevealConfig, string_encoding: str = "plain") -> None:
+        """Say if traces that are written so can be told.
+
+        Raises:
+            ControlFlowError: the format has no events to tell frames by, or frames are left out.
+        """
+        if not isinstance(FORMATS[format], Cwm):
+            known = ", ".join(name for name, one in FORMATS.items() if isinstance(one, Cwm))
+            raise ControlFlowError(
+                f"format: {format} does not write events, which control flow goes by; use one of {known}"
+            )
+        if reveal.answer_only or reveal.call_depth is not None:
+            setting = "answer_only" if reveal.answer_only else "call_depth"
+            raise ControlFlowError(
+                f"reveal.{setting}: control flow goes from frame to frame, and this leaves frames out"
+            )
 
     def start(self, exceptions: Exceptions = "all") -> TokenWalk:
         """After the prompt, which in most formats ends with the entry's CALL. `exceptions`: see `ControlFlow.start`."""
@@ -116,47 +124,42 @@ class TraceGrammar:
         return (first, separator, *action, special[Special.ARG_SEP], ~end)
 
 
+@dataclass(slots=True, eq=False)
 class TokenWalk:
     """A place in a trace that is being written. It does not change: `after` gives another, so that guesses can be taken back."""
 
-    __slots__ = ("_node", "_walk", "grammar")
-
-    def __init__(self, grammar: TraceGrammar, walk: Walk, node: Trie) -> None:
-        """`node`: how far the frame is written that comes after those that `walk` has read."""
-        self.grammar = grammar
-        self._walk = walk
-        self._node = node
+    grammar: TraceGrammar
+    walk: Walk
+    node: Trie
+    """How far the frame is written that comes after those that `walk` has read."""
 
     @property
     def done(self) -> bool:
-        """Say if the trace has ended."""
-        return not self._node.next
+        return not self.node.next
 
     @property
     def steps(self) -> frozenset[Step]:
         """The frames that the one being written may be, as far as it is written."""
-        return self._node.all_steps()
+        return self.node.all_steps()
 
     def allowed(self) -> Allowed:
-        """Return what may come next; nothing when the trace has ended."""
-        closing = self._node.closing
-        return Allowed(frozenset(self._node.next)) if closing is None else Allowed(frozenset({closing}), text=True)
+        closing = self.node.closing
+        return Allowed(frozenset(self.node.next)) if closing is None else Allowed(frozenset({closing}), text=True)
 
     def after(self, token: int) -> TokenWalk | None:
-        """After one more token; None if it is not allowed."""
         node = self._following(token)
         if node is None:
-            text = self._node.closing is not None and not self.grammar.tokenizer.is_special(token)
+            text = self.node.closing is not None and not self.grammar.tokenizer.is_special(token)
             return self if text else None
         if not node.steps or not self._event(node):
-            return TokenWalk(self.grammar, self._walk, node)
-        walk = self._walk.advance(node.steps)
+            return TokenWalk(self.grammar, self.walk, node)
+        walk = self.walk.advance(node.steps)
         assert walk is not None
         return TokenWalk(self.grammar, walk, self.grammar.frames(walk.allowed()))
 
     def _following(self, token: int) -> Trie | None:
         """After a token that is no text."""
-        return self._node.next.get(token) or self._node.next.get(~token)
+        return self.node.next.get(token) or self.node.next.get(~token)
 
     @staticmethod
     def _event(node: Trie) -> Event | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from remedy.data_gen.execution.program import UNCHANGED, Value
 from remedy.data_gen.roles import Role, Span
@@ -24,40 +25,41 @@ _PROBES = (
     *("}", '"', '", ', '"}', "\\", "\\\\", "\\u00"),
 )
 """Beginnings of what may follow: if none of them changes a token, it is held for certain."""
+_JSON = json.JSONDecoder()
 _TAIL = 40
 """Characters before what is not known that may be in one token with it, or decide how it is cut."""
 
 
-class StateText:
-    """A STATE, of which variables are known and some values. `entries`: names, and values as they are written, None where that is
-    not known. `complete`: whether there are no others."""
+class StateText(NamedTuple):
+    """A STATE, of which variables are known and some values."""
 
-    def __init__(self, tokenizer: TraceTokenizer, entries: Sequence[tuple[str, str | None]], complete: bool) -> None:
-        self._tokenizer = tokenizer
-        self._entries = entries
-        self._complete = complete
+    tokenizer: TraceTokenizer
+    entries: Sequence[tuple[str, str | None]]
+    """Names, and values as they are written, None where that is not known."""
+    complete: bool
+    """Whether there are no others."""
 
     def certain(self, ids: Sequence[int]) -> tuple[list[int], bool]:
         """The tokens that must follow those written so far, and whether the state ends with them."""
-        text = self._tokenizer.decode(ids)
+        text = self.tokenizer.decode(ids)
         known, values, ended = "{", dict[str, Value](), False
         head = ""
-        for number, (name, written) in enumerate(self._entries):
+        for number, (name, written) in enumerate(self.entries):
             head = f'{", " if number else ""}"{escape(name)}": "'
             known += head
             if written is None:
                 if len(text) <= len(known):
                     break
-                end = _closed(text, len(known))
-                if end is None or not text.startswith(known):
+                if not text.startswith(known):
                     return [], False
-                written = _unescaped(text[len(known) : end])
-                if written is None:
+                try:
+                    written, _ = _JSON.raw_decode(text, len(known) - 1)
+                except ValueError:  # it does not end yet, or is none
                     return [], False
             known += escape(written) + '"'
             values[name] = as_value(written)
         else:
-            ended, head = self._complete, ""
+            ended, head = self.complete, ""
         if ended:
             known += "}"
         if not known.startswith(text):
@@ -74,11 +76,11 @@ class StateText:
             last = spans.pop()
             assert isinstance(last.piece, str)
             spans.append(Span(Role.STATE, last.piece[:-1] + head, 0))
-        ids = self._tokenizer.encode(spans).ids
+        ids = self.tokenizer.encode(spans).ids
         if ended:
             return ids
         tail = "".join(str(span.piece) for span in spans[-3:])[-_TAIL:]
-        return ids[: max(len(ids) - _unsettled(self._tokenizer, tail), 0)]
+        return ids[: max(len(ids) - _unsettled(self.tokenizer, tail), 0)]
 
 
 def value_ids(tokenizer: TraceTokenizer, text: str) -> list[int]:
@@ -98,6 +100,12 @@ def as_value(text: str) -> Value:
     return Value(text, type(found).__name__ if is_data(found) else "object")
 
 
+@lru_cache(maxsize=200_000)
+def has_quote(tokenizer: TraceTokenizer, token: int) -> bool:
+    """Say if a token has a quote, which may end a value."""
+    return '"' in tokenizer.decode([token])
+
+
 @lru_cache(maxsize=20_000)
 def _unsettled(tokenizer: TraceTokenizer, tail: str) -> int:
     """Return how many of the last tokens of a text may be others, depending on what follows it."""
@@ -108,22 +116,3 @@ def _unsettled(tokenizer: TraceTokenizer, tail: str) -> int:
         alike = next((at for at, (one, two) in enumerate(zip(ids, other)) if one != two), min(len(ids), len(other)))
         settled = min(settled, alike)
     return len(ids) - settled
-
-
-def _closed(text: str, start: int) -> int | None:
-    """Return where a JSON string ends that begins before `start`; None if it does not yet."""
-    at = start
-    while at < len(text):
-        if text[at] == '"':
-            return at
-        at += 2 if text[at] == "\\" else 1
-    return None
-
-
-def _unescaped(raw: str) -> str | None:
-    """Return what the inside of a JSON string stands for; None if it is none."""
-    try:
-        found = json.loads(f'"{raw}"')
-    except ValueError:
-        return None
-    return found if isinstance(found, str) else None

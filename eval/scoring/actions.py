@@ -14,8 +14,8 @@ from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
 from remedy.eval.control_flow.evaluator import check
 from remedy.eval.decoding.constraints import exceptions_of
-from remedy.eval.decoding.control_flow import check_traces
-from remedy.eval.decoding.guided import check_states
+from remedy.eval.decoding.control_flow import TraceGrammar
+from remedy.eval.decoding.guided import GuidedGrammar
 from remedy.eval.records.failures import WrongAction
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.reading import read
@@ -50,7 +50,7 @@ def known_of(example: Example, data: DataConfig) -> Known:
         ControlFlowError: its control flow cannot be told, or the trace does not show it.
         ProgramError: it is no program.
     """
-    check_traces(data.format, example.reveal)
+    TraceGrammar.check(data.format, example.reveal)
     form = FORMATS[data.format]
     assert isinstance(form, Cwm)
     return Known(ControlFlow(example.trace.program, data.task.interpreter), form, exceptions_of(example))
@@ -103,7 +103,7 @@ def _known(decoded: Decoded) -> Known | None:
 def _shows_all(decoded: Decoded) -> bool:
     """Say if states show all that evaluating a line needs."""
     try:
-        check_states(decoded.example.reveal, decoded.data.string_encoding)
+        GuidedGrammar.check(decoded.data.format, decoded.example.reveal, decoded.data.string_encoding)
     except ControlFlowError:
         return False
     return True

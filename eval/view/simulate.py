@@ -21,7 +21,7 @@ from remedy.eval.checkpoint import no_data, stored_settings
 from remedy.eval.control_flow import ControlFlowError
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.decoding.guided import check_states
+from remedy.eval.decoding.guided import GuidedGrammar
 from remedy.eval.decoding.protocol import TokenListener, ignore_token
 from remedy.eval.diagnostics.condition import refuse_blind
 from remedy.eval.generators import Generator, LocalGenerator, Request, ServedGenerator, Writing, Written
@@ -199,7 +199,7 @@ def unfollowed(example: Example, data: DataConfig) -> str:
     """Say why nothing finds lines that a trace's own states do not lead to; empty where that can be."""
     try:
         known_of(example, data)
-        check_states(example.reveal, data.string_encoding)
+        GuidedGrammar.check(data.format, example.reveal, data.string_encoding)
     except (ControlFlowError, ProgramError) as error:
         return str(error)
     return ""

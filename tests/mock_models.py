@@ -1,15 +1,10 @@
-"""Models that look the truth up and err where they are told to: whatever a score says of them is known beforehand.
-
-`python -m tests.mock_models FILE` writes what every diagnostic says of them, in every format, under every forcing.
-"""
+"""Models that look the truth up and err where they are told to: whatever a score says of them is known beforehand."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import isclose
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -125,6 +120,7 @@ PERMUTATION = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 3}
 STRINGS = {"kind": "composition", "depth": 1, "functions": ["mirror_str"], "input_length": [2, 2]}
 DIFF = {"reveal": {"locals": "diff"}}
 RAISING = {"kind": "programs", "path": "tests/fixtures/raising.jsonl", "tracer": {"isolation": "trusted"}}
+OPEN_CALLS = {"frames": 1, "open_calls": True}
 
 
 class Case(NamedTuple):
@@ -134,53 +130,42 @@ class Case(NamedTuple):
     data: dict[str, Any]
 
 
+def permutation(format: str, data: Mapping[str, Any] | None = None, **task: Any) -> Case:
+    diagnostic = {"kind": "permutation", "lengths": [3]}
+    return Case(diagnostic, {"task": {**PERMUTATION, **task}, "format": format, **(data or {})})
+
+
+def composition(format: str, depths: Sequence[int] = (), **task: Any) -> Case:
+    return Case({"kind": "composition", "depths": list(depths)}, {"task": {**STRINGS, **task}, "format": format})
+
+
+def programs(format: str, task: Mapping[str, Any], answer_only: bool = False) -> Case:
+    return Case({"kind": "programs", "answer_only": [answer_only]}, {"task": task, "format": format})
+
+
+def two_by_two(format: str) -> Case:
+    return Case({"kind": "two_by_two"}, {"task": PERMUTATION, "format": format})
+
+
 CASES = {
-    "permutation, cwm": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION}),
-    "permutation, cwm, answer in the state": Case(
-        {"kind": "permutation", "lengths": [3]}, {"task": {**PERMUTATION, "answer": "none"}, **DIFF}
-    ),
-    "permutation, repl": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "repl"}),
-    "permutation, symbolic": Case({"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "symbolic"}),
-    "permutation, cwm_numbered, a memory of one frame": Case(
-        {"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "cwm_numbered", "memory": 1}
-    ),
-    "permutation, cwm_numbered, a memory of one frame and open calls": Case(
-        {"kind": "permutation", "lengths": [3]},
-        {"task": PERMUTATION, "format": "cwm_numbered", "memory": {"frames": 1, "open_calls": True}},
-    ),
-    "permutation, symbolic, a memory of two frames": Case(
-        {"kind": "permutation", "lengths": [3]},
-        {"task": {**PERMUTATION, "distinct_values": True}, "format": "symbolic", "memory": 2},
-    ),
-    "composition, cwm": Case({"kind": "composition", "depths": []}, {"task": STRINGS}),
-    "composition, repl": Case({"kind": "composition", "depths": []}, {"task": STRINGS, "format": "repl"}),
-    "programs, cwm": Case({"kind": "programs", "answer_only": [False]}, {"task": STRINGS}),
-    "programs, repl": Case({"kind": "programs", "answer_only": [False]}, {"task": STRINGS, "format": "repl"}),
-    "programs, symbolic": Case(
-        {"kind": "programs", "answer_only": [False]}, {"task": PERMUTATION, "format": "symbolic"}
-    ),
-    "permutation, cwm_unseeded": Case(
-        {"kind": "permutation", "lengths": [3]},
-        {"task": {**PERMUTATION, "answer": "print"}, "format": "cwm_unseeded", **DIFF},
-    ),
-    "permutation, cwm_numbered": Case(
-        {"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "cwm_numbered"}
-    ),
-    "permutation, cwm_numbers": Case(
-        {"kind": "permutation", "lengths": [3]}, {"task": PERMUTATION, "format": "cwm_numbers"}
-    ),
-    "permutation, symbolic, one in turn": Case(
-        {"kind": "permutation", "lengths": [3]},
-        {"task": PERMUTATION, "format": "symbolic", "reveal": {"locals": "one_in_turn"}},
-    ),
-    "composition, cwm, depth 2": Case(
-        {"kind": "composition", "depths": [2]}, {"task": {**STRINGS, "functions": ["add_prefix"]}}
-    ),
-    "programs, cwm, answer only": Case({"kind": "programs", "answer_only": [True]}, {"task": STRINGS}),
-    "programs, cwm, raising": Case({"kind": "programs", "answer_only": [False]}, {"task": RAISING}),
-    "two_by_two, cwm": Case({"kind": "two_by_two"}, {"task": PERMUTATION}),
-    "two_by_two, repl": Case({"kind": "two_by_two"}, {"task": PERMUTATION, "format": "repl"}),
-    "two_by_two, symbolic": Case({"kind": "two_by_two"}, {"task": PERMUTATION, "format": "symbolic"}),
+    **{
+        f"permutation, {name}": permutation(name) for name in ("cwm", "repl", "symbolic", "cwm_numbered", "cwm_numbers")
+    },
+    "permutation, cwm, answer in the state": permutation("cwm", DIFF, answer="none"),
+    "permutation, cwm_numbered, a memory of one frame": permutation("cwm_numbered", {"memory": 1}),
+    "permutation, cwm_numbered, and open calls": permutation("cwm_numbered", {"memory": OPEN_CALLS}),
+    "permutation, symbolic, a memory of two frames": permutation("symbolic", {"memory": 2}, distinct_values=True),
+    "permutation, cwm_unseeded": permutation("cwm_unseeded", DIFF, answer="print"),
+    "permutation, symbolic, one in turn": permutation("symbolic", {"reveal": {"locals": "one_in_turn"}}),
+    "composition, cwm": composition("cwm"),
+    "composition, repl": composition("repl"),
+    "composition, cwm, depth 2": composition("cwm", [2], functions=["add_prefix"]),
+    "programs, cwm": programs("cwm", STRINGS),
+    "programs, repl": programs("repl", STRINGS),
+    "programs, symbolic": programs("symbolic", PERMUTATION),
+    "programs, cwm, answer only": programs("cwm", STRINGS, answer_only=True),
+    "programs, cwm, raising": programs("cwm", RAISING),
+    **{f"two_by_two, {name}": two_by_two(name) for name in ("cwm", "repl", "symbolic")},
 }
 
 
@@ -282,37 +267,3 @@ def expected(
     returned = frozenset({Role.VALUE})
     returns = 0.0 if told & wrong and returned & writes else share(returned)
     return {"right": right, "states": share(frozenset({Role.STATE})), "actions": share(ACTS), "returns": returns}
-
-
-def table(lines: Sequence[Line]) -> str:
-    """The lines as Markdown: a row for every case and mock model, a column for every forcing: right / states / actions / values."""
-    forcings = list(dict.fromkeys(line.forcing for line in lines))
-    cells = {(line.case, line.kind, line.forcing): line for line in lines}
-    rows = list(dict.fromkeys((line.case, line.kind) for line in lines))
-
-    def shown(line: Line | None) -> str:
-        if line is None:
-            return ""
-        values = " / ".join("-" if one is None else f"{one:.2g}" for one in line.said.values())
-        return values if same(line) else f"**{values}**"
-
-    text = ["| data | model | " + " | ".join(forcings) + " |", "|---" * (2 + len(forcings)) + "|"]
-    text += [
-        f"| {case} | {kind} | " + " | ".join(shown(cells.get((case, kind, forcing))) for forcing in forcings) + " |"
-        for case, kind in rows
-    ]
-    return "\n".join(text) + "\n"
-
-
-HEAD = """# What every diagnostic says of models that are known
-
-Mock models look the truth up and are wrong where their row says. Each cell: answer right / states right per frame / actions / returned
-values; a dash where it is undefined, since it was fed, or there is none. What is not as it must be would be bold. A model that is
-wrong in every state may still be right in its answer, where that is a value which it was not told to be wrong in: so both are shown.
-`tests/eval/test_mock_models.py` holds a part of it.
-
-"""
-
-if __name__ == "__main__":
-    found = [line for name in CASES for line in matrix(name)]
-    Path(sys.argv[1]).write_text(HEAD + table(found), encoding="utf-8")

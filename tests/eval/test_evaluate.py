@@ -27,29 +27,11 @@ from remedy.owner import owned
 from remedy.settings import UserError, build
 from tests.tiny_models import tiny_model
 
-PERMUTATION = DataConfig.model_validate(
-    {
-        "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4},
-        "format": "symbolic",
-        "reveal": {"spacing": 2},
-    }
-)
-SETTINGS = build(
-    EvalConfig,
-    {
-        "diagnostics": [
-            {
-                "kind": "permutation",
-                "lengths": [3, 6],
-                "forcing": ["free", "action_forced", "teacher_forced"],
-                "examples": 6,
-            }
-        ],
-        "batch_size": 4,
-        "max_new_tokens": 200,
-    },
-    "x",
-)
+TASK = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}
+PERMUTATION = DataConfig.model_validate({"task": TASK, "format": "symbolic", "reveal": {"spacing": 2}})
+FORCINGS = ["free", "action_forced", "teacher_forced"]
+GRID = {"kind": "permutation", "lengths": [3, 6], "forcing": FORCINGS, "examples": 6}
+SETTINGS = build(EvalConfig, {"diagnostics": [GRID], "batch_size": 4, "max_new_tokens": 200}, "x")
 
 
 def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[DecoderForCausalLM, TraceTokenizer]:
@@ -92,7 +74,6 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An evaluation that is done."""
     model, tokenizer = model_for(PERMUTATION, "symbols")
     folder: Path = tmp_path_factory.mktemp("done")
     evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, folder, "gru")
@@ -101,7 +82,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def again(done: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of an evaluation that is done."""
     return Path(shutil.copytree(done, tmp_path / "again"))
 
 
@@ -123,12 +104,6 @@ def test_interrupted_and_rerun_it_continues(tmp_path: Path) -> None:
         evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS.changed({"max_new_tokens": 9}), tmp_path, "other")
 
 
-def test_records_of_other_weights_are_not_taken_for_this_models(done: Path) -> None:
-    retrained, tokenizer = model_for(PERMUTATION, "symbols", seed=1)
-    with pytest.raises(UserError, match="another evaluation"):
-        evaluate(retrained, tokenizer, Subject(PERMUTATION), SETTINGS, done, "gru")
-
-
 def test_damaged_records_and_generations_are_evaluated_again(again: Path, caplog: pytest.LogCaptureFixture) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
     kept = {path: path.read_bytes() for path in sorted(again.rglob("*")) if path.is_file()}
@@ -142,8 +117,11 @@ def test_damaged_records_and_generations_are_evaluated_again(again: Path, caplog
     assert caplog.text.count("the condition is evaluated again") == 3
 
 
-def test_records_without_their_evaluation_are_not_another_ones(again: Path) -> None:
+def test_records_are_not_taken_for_another_evaluations(again: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
+    retrained, _ = model_for(PERMUTATION, "symbols", seed=1)
+    with pytest.raises(UserError, match="another evaluation"):
+        evaluate(retrained, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
     (again / "evaluation.json").write_bytes(b"null")
     with pytest.raises(UserError, match=r"evaluation\.json: is damaged .*delete the file and evaluate again"):
         evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
@@ -155,36 +133,29 @@ def test_records_without_their_evaluation_are_not_another_ones(again: Path) -> N
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
-def test_a_context_longer_than_the_models_is_a_line_and_its_examples_count_as_truncated(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("family", "setting", "most"), [("gpt2", "n_positions", 44), ("llama", "max_position_embeddings", 20)]
+)
+def test_examples_longer_than_the_models_context_are_said_and_truncated_where_it_ends(
+    family: str, setting: str, most: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where GPT-2's positions ended there was an IndexError, and on a GPU a device assertion."""
+    """Where GPT-2's positions ended there was an IndexError, and on a GPU a device assertion; Llama reads on, which is said once."""
     _, tokenizer = model_for(PERMUTATION, "symbols")
-    model = tiny_model("gpt2", tokenizer.vocab_size, n_positions=44)
+    model, hard = tiny_model(family, tokenizer.vocab_size, **{setting: most}), family == "gpt2"
     with caplog.at_level(logging.WARNING):
         evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "short")
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
-    assert len(rows) == 2 * 3 * 6
-    lengths = rows[[column for column in rows if str(column).startswith("tokens_")]].sum(axis=1)
-    assert set(lengths > 44) == {True, False}
-    assert rows[lengths > 44]["truncated"].all()
-    assert (rows[lengths > 44]["written_tokens"] == 0).all()
-    assert (rows[(lengths <= 44) & (rows["forcing"] == "teacher_forced")]["written_tokens"] > 0).all()
+    long = rows[[column for column in rows if str(column).startswith("tokens_")]].sum(axis=1) > most
+    assert (len(rows), set(long)) == (2 * 3 * 6, {True, False} if hard else {True})
+    fed = rows["forcing"] == "teacher_forced"
+    if hard:
+        assert rows[long]["truncated"].all()
+        assert (rows[long]["written_tokens"] == 0).all()
+    assert (rows[fed & ~(long & hard)]["written_tokens"] > 0).all()
     said = [record.getMessage() for record in caplog.records if record.name.startswith("remedy")]
-    assert len(said) == 3
-    assert all("6 of 6 examples have more than the 44 tokens of short (n_positions)" in line for line in said)
-    assert all(line.endswith("it cannot read them, and they count as truncated") for line in said)
-    assert read_json(tmp_path / "reading.json", "")["context"] == {"tokens": 44, "setting": "n_positions", "hard": True}
-
-
-def test_a_context_beyond_what_a_model_was_made_for_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, tokenizer = model_for(PERMUTATION, "symbols")
-    model = tiny_model("llama", tokenizer.vocab_size, max_position_embeddings=20)
-    with caplog.at_level(logging.WARNING):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "far")
-    (said,) = [record.getMessage() for record in caplog.records if record.name.startswith("remedy")]
-    assert "have more than the 20 tokens of far (max_position_embeddings)" in said
-    rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
-    assert (rows[rows["forcing"] == "teacher_forced"]["written_tokens"] > 0).all()
+    assert len(said) == (3 if hard else 1)
+    ends = "it cannot read them, and they count as truncated" if hard else "what it was made for (this is said once)"
+    assert all(f"6 of 6 examples have more than the {most} tokens of short ({setting})" in line for line in said)
+    assert all(line.endswith(ends) for line in said)
+    context = {"tokens": most, "setting": setting, "hard": hard}
+    assert read_json(tmp_path / "reading.json", "")["context"] == context

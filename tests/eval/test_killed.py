@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,8 +11,10 @@ import pytest
 from remedy.eval.records.folder import GENERATIONS, RECORDS, REQUEST, UNFINISHED
 from remedy.models.loading import load_checkpoint
 from tests.contract_server import ContractServer
+from tests.eval.test_distributed import DRIVER
 from tests.evaluations import assert_the_same, of_random_weights, unfinished
 from tests.launch.in_process import remedy
+from tests.train.launching import ROOT, start
 
 
 @pytest.fixture(scope="module")
@@ -21,28 +22,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A checkpoint of random weights, and how it is evaluated."""
     diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["free"], "examples": 8}
     return of_random_weights(tmp_path_factory.mktemp("inputs"), diagnostic)
-
-
-KILLED = """
-import os, signal, sys
-from remedy.eval.generators import Journal
-from remedy.launch import cli
-
-add, held = Journal.add, []
-
-def killed(journal, *what):
-    if len(held) == 3:
-        with journal.path.open("a") as file:
-            file.write("half a li")
-        os.kill(os.getpid(), signal.SIGKILL)
-    add(journal, *what)
-    held.append(what)
-
-Journal.add = killed
-sys.argv[0] = "remedy"
-cli.main()
-"""
-"""The command, killed while it writes the line of its fourth trace."""
 
 
 @pytest.mark.slow
@@ -58,8 +37,10 @@ def test_killed_it_goes_on_and_asks_its_server_for_what_is_missing(inputs: tuple
 
         assert remedy(command(whole), 120).status == 0
         asked = server.posts
-        child = subprocess.run([sys.executable, "-c", KILLED, *command(torn)], stdout=subprocess.DEVNULL, timeout=300)
-        assert child.returncode == -signal.SIGKILL
+        alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "KILLED": "0"}
+        killed = start([sys.executable, DRIVER, *command(torn)[1:]], PYTHONPATH=str(ROOT), **alone)
+        killed.communicate(timeout=300)
+        assert killed.returncode == -signal.SIGKILL
         assert unfinished(torn)[-1] == "half a li"
         server.posts = 0
         ended = remedy(command(torn), 120)

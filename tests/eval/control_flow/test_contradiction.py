@@ -66,20 +66,6 @@ def test_the_other_branch_does(locals: str) -> None:
     assert found.outside is None
 
 
-def test_a_wrong_value_that_is_followed_does_not() -> None:
-    frames = written(trace(LOOP))
-    number = next(n for n, frame in enumerate(frames) if "if i > 1" in frame.source)
-    lie = {"x": "[1, 2]", "i": "7"}
-    wrong = [
-        *frames[:number],
-        ReadFrame(Event.LINE, "        if i > 1:\n", lie),
-        ReadFrame(Event.LINE, "            y = 'aa'\n", lie),
-    ]
-    assert not check(ControlFlow(LOOP), wrong, ended=False).contradictions
-    wrong[-1] = ReadFrame(Event.LINE, "            y = 'b'\n", lie)
-    assert [one.frame for one in check(ControlFlow(LOOP), wrong, ended=False).contradictions] == [number + 1]
-
-
 def test_a_line_that_is_no_other_way_is_outside_and_no_contradiction() -> None:
     frames = written(trace(LOOP))
     found = check(ControlFlow(LOOP), replaced(frames, 1, "    return y\n"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remedy.data_gen.execution.program import Event, Program, ProgramError
-from remedy.eval.control_flow import END, ControlFlow, ControlFlowError, Step, Walk
+from remedy.eval.control_flow import END, ControlFlow, ControlFlowError, Exceptions, Step, Walk
 from remedy.settings import ConfigError
 
 CALL, LINE, RETURN, EXCEPTION = Event.CALL, Event.LINE, Event.RETURN, Event.EXCEPTION
@@ -21,90 +21,69 @@ def program(body: str, before: str = "") -> Program:
     return Program(f"{before}def main():  # << START_OF_TRACE\n{lines}")
 
 
-def walked(flow: ControlFlow, *steps: tuple[Event, int], exceptions: str = "caught") -> Walk:
+def walked(flow: ControlFlow, *steps: Step, exceptions: Exceptions = "caught") -> Walk:
     """After the entry's call and these frames."""
-    walk: Walk | None = flow.start("all" if exceptions == "all" else "caught")
-    for step in ((CALL, 1), *steps):
+    walk: Walk | None = flow.start(exceptions)
+    for step in (Step(CALL, flow.entry.first_line), *steps):
         assert walk is not None
-        walk = walk.advance([Step(*step)])
+        assert step in walk.allowed()
+        walk = walk.advance([step])
     assert walk is not None
     return walk
 
 
-def test_a_branch_has_two_ways_and_each_its_own_next_line() -> None:
-    flow = ControlFlow(program("x = 1\nif x:\n    y = 2\nelse:\n    y = 3\nreturn y"))
-    at_test = walked(flow, (LINE, 2), (LINE, 3))
-    assert at_test.allowed() == {Step(LINE, 4), Step(LINE, 6)}
-    for line in (4, 6):
-        after = at_test.advance([Step(LINE, line)])
-        assert after is not None
-        assert after.allowed() == {Step(LINE, 7)}
+BRANCH = "x = 1\nif x:\n    y = 2\nelse:\n    y = 3\nreturn y"
+HANDLED = "try:\n    x = int('a')\nexcept ValueError:\n    x = 0\nreturn x"
+ANY = "return any(i for i in [0, 1])"
+ALLOWED: list[tuple[str, str, str]] = [
+    (BRANCH, "l2 l3", "l4 l6"),
+    (BRANCH, "l2 l3 l4", "l7"),
+    (BRANCH, "l2 l3 l6", "l7"),
+    ("return f(f(1))", "l2", "r2"),  # of something unknown that is no code of the program
+    (HANDLED, "l2 l3", "e3 l6"),
+    (HANDLED, "l2 l3 e3", "l4"),
+    ("x = int('a')\nreturn x", "l2", "l3"),  # exceptions that nothing catches are for programs that do not return
+    ("raise ValueError", "l2", "e2"),
+    ("raise ValueError", "l2 e2", "r2"),
+    (ANY, "l2 c2 l2 r2 c2", "l2 e2"),  # a generator that is started goes on, or is closed
+    ("x = 1\nreturn x", "l2", "l3"),
+]
+"""What may follow frames: events by their first letters."""
+
+
+def steps(text: str) -> list[Step]:
+    return [Step({"c": CALL, "l": LINE, "r": RETURN, "e": EXCEPTION}[one[0]], int(one[1:])) for one in text.split()]
+
+
+@pytest.mark.parametrize(("body", "before", "allowed"), ALLOWED)
+def test_what_may_follow(body: str, before: str, allowed: str) -> None:
+    assert walked(ControlFlow(program(body)), *steps(before)).allowed() == set(steps(allowed))
 
 
 def test_lines_with_one_text_are_kept_apart_until_what_follows_tells() -> None:
     flow = ControlFlow(program("x = 1\nif x:\n    x += 1\n    y = 2\nelse:\n    x += 1\n    z = 3"))
-    walk = walked(flow, (LINE, 2), (LINE, 3))
-    candidates = flow.candidates(walk)
-    assert candidates == {(LINE, "        x += 1\n"): {Step(LINE, 4), Step(LINE, 7)}}
+    walk = walked(flow, *steps("l2 l3"))
+    assert flow.candidates(walk) == {(LINE, "        x += 1\n"): {Step(LINE, 4), Step(LINE, 7)}}
     after = flow.advance(walk, LINE, "        x += 1\n")
     assert after is not None
     assert after.allowed() == {Step(LINE, 5), Step(LINE, 8)}
+    assert flow.advance(walk, LINE, "    x = 1\n") is None
+    assert walk.allowed() == {Step(LINE, 4), Step(LINE, 7)}
 
 
 def test_a_call_of_a_known_function_is_the_only_way() -> None:
-    flow = ControlFlow(program("return f(f(1))", before=""))
-    assert walked(flow, (LINE, 2)).allowed() == {Step(RETURN, 2)}  # of something unknown that is no code of the program
-    known = ControlFlow(Program("def f(x):\n    return x\ndef main():  # << START_OF_TRACE\n    return f(f(1))\n"))
-    walk: Walk | None = known.start("caught")
-    once = [Step(CALL, 1), Step(LINE, 2), Step(RETURN, 2)]
-    for step in [Step(CALL, 3), Step(LINE, 4), *once, *once, Step(RETURN, 4), END]:
-        assert walk is not None
-        assert walk.allowed() == {step}
-        walk = walk.advance([step])
-
-
-def test_an_exception_goes_to_its_handler() -> None:
-    flow = ControlFlow(program("try:\n    x = int('a')\nexcept ValueError:\n    x = 0\nreturn x"))
-    walk = walked(flow, (LINE, 2), (LINE, 3))
-    assert walk.allowed() == {Step(EXCEPTION, 3), Step(LINE, 6)}
-    after = walk.advance([Step(EXCEPTION, 3)])
-    assert after is not None
-    assert after.allowed() == {Step(LINE, 4)}
-
-
-def test_exceptions_that_nothing_catches_are_for_programs_that_do_not_return() -> None:
-    flow = ControlFlow(program("x = int('a')\nreturn x"))
-    assert walked(flow, (LINE, 2)).allowed() == {Step(LINE, 3)}
-    assert walked(flow, (LINE, 2), exceptions="all").allowed() == {Step(LINE, 3), Step(EXCEPTION, 2)}
-    raising = ControlFlow(program("raise ValueError"))
-    assert walked(raising, (LINE, 2)).allowed() == {Step(EXCEPTION, 2)}
-    assert walked(raising, (LINE, 2), (EXCEPTION, 2)).allowed() == {Step(RETURN, 2)}
+    known = ControlFlow(program("return f(f(1))", before="def f(x):\n    return x\n"))
+    frames = steps("l4 c1 l2 r2 c1 l2 r2 r4")
+    for number, step in enumerate([*frames, END]):
+        assert walked(known, *frames[:number]).allowed() == {step}
 
 
 @pytest.mark.parametrize(("module", "raises"), [("math", False), ("signal", True), ("no_such_module", True)])
 def test_what_is_imported_may_raise_where_a_loop_jumps_back_unless_it_is_known(module: str, raises: bool) -> None:
     """As the handler of a signal does."""
     flow = ControlFlow(program(f"import {module}\nwhile True:\n    pass"))
-    walk = walked(flow, (LINE, 2), (LINE, 3), (LINE, 4), (LINE, 3), exceptions="all")
+    walk = walked(flow, *steps("l2 l3 l4 l3"), exceptions="all")
     assert (Step(EXCEPTION, 3) in walk.allowed()) == raises
-
-
-def test_a_reader_of_a_generator_starts_it_and_reads_on_or_closes_it() -> None:
-    walk = walked(ControlFlow(program("return any(i for i in [0, 1])")), (LINE, 2))
-    for step in [Step(CALL, 2), Step(LINE, 2), Step(RETURN, 2), Step(CALL, 2)]:
-        assert step in walk.allowed()
-        after = walk.advance([step])
-        assert after is not None
-        walk = after
-    assert walk.allowed() == {Step(LINE, 2), Step(EXCEPTION, 2)}  # it goes on, or is closed
-
-
-def test_what_cannot_follow_ends_the_walk_and_the_walk_before_stays_as_it_was() -> None:
-    flow = ControlFlow(program("x = 1\nreturn x"))
-    walk = walked(flow, (LINE, 2))
-    assert flow.advance(walk, LINE, "    x = 1\n") is None
-    assert flow.advance(walk, RETURN, "    return x\n") is None
-    assert walk.allowed() == {Step(LINE, 3)}
 
 
 @pytest.mark.parametrize(

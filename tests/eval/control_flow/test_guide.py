@@ -9,7 +9,7 @@ import pytest
 from remedy.data_gen.execution.program import MARKER, Event, Program
 from remedy.eval.control_flow import ControlFlow
 from remedy.eval.control_flow.evaluator import Guide
-from tests.eval.control_flow.following import Counted, follow, texts, true_trace
+from tests.eval.control_flow.following import Counted, follow, true_trace
 
 
 def entry(body: str, before: str = "") -> Program:
@@ -209,33 +209,3 @@ def test_a_constant_condition_may_be_cut_short() -> None:
     """Numbers that Python does not write have no text to compare."""
     found = true_trace(entry("x = 10 ** 5000\nif x > 1:\n    x = 0"))
     assert found is None or follow(found)
-
-
-def test_places_do_not_change() -> None:
-    found = true_trace(entry("x = [1, 2]\nfor i in x:\n    x = [i]\n    if i > 1:\n        x.append(0)\nreturn x"))
-    assert found is not None
-    flow = ControlFlow(found.program)
-    places, steps = [Guide.start(flow)], []
-    for frame in found.frames:
-        steps.append(places[-1].allowed())
-        taken = flow.candidates(places[-1].walk)[frame.event, frame.source]
-        after = places[-1].advance(taken, texts(frame), None if frame.value is None else frame.value.text)
-        assert after is not None
-        places.append(after)
-    for place, before, frame in zip(places, steps, found.frames):
-        assert place.allowed() == before
-        taken = flow.candidates(place.walk)[frame.event, frame.source]
-        after = place.advance(taken, texts(frame), None if frame.value is None else frame.value.text)
-        assert after is not None
-        assert after.allowed() == places[places.index(place) + 1].allowed()
-
-
-def test_states_that_cannot_be_read_end_what_is_known_until_the_next() -> None:
-    program = entry("x = [1, 2]\nfor i in x:\n    pass\nreturn x")
-    flow = ControlFlow(program)
-    guide = Guide.entered(flow)
-    for shown in ({}, None):
-        after = guide.advance(guide.allowed(), shown)
-        assert after is not None
-        guide = after
-    assert len(guide.allowed()) > 1

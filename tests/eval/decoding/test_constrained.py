@@ -2,40 +2,27 @@
 
 import random
 import zlib
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remedy.data_gen.roles import Role, Special
-from remedy.eval.decoding.protocol import Place, continued
-from remedy.eval.generators import LocalGenerator, LoopGenerator, requests
+from remedy.data_gen.roles import Role
+from remedy.eval.decoding.protocol import Place
+from remedy.eval.generators import LoopGenerator, requests
 from remedy.models.chunks import Kind
-from remedy.models.mixers import MIXERS
-from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
-from tests.eval.decoding.test_decoding import small_model
 from tests.eval.held import (
     CHARACTERS,
     CONSTRAINED,
     RAISING,
-    S3,
     Prepared,
     assert_alike,
     assert_held,
     never_masked,
-    programs,
 )
 from tests.eval.scripted import MEMORIES, drafting
-from tests.tiny_models import tiny_model
-
-
-@pytest.fixture(scope="module")
-def permutations() -> Prepared:
-    return Prepared(S3, 5)
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -54,17 +41,6 @@ def test_whatever_a_model_writes_is_what_the_plain_loop_writes(loops: Prepared, 
         for one, start in zip(expected, loops.starts):
             (run,) = one.runs
             assert_held(run, start, CHARACTERS, writing.max_new_tokens)
-
-
-@pytest.mark.parametrize(
-    ("format", "reveal"),
-    [("cwm", {}), ("cwm_unseeded", {"spacing": 3}), ("cwm_numbered", {"locals": "diff"}), ("cwm_numbers", {})],
-    ids=["cwm", "cwm_unseeded", "cwm_numbered", "cwm_numbers"],
-)
-def test_a_model_that_writes_the_truth_is_never_masked(loops: Prepared, format: str, reveal: dict[str, Any]) -> None:
-    made = Prepared({**loops.data.model_dump(), "format": format, "reveal": reveal}, 2, split="all")
-    assert all(example.returns for example in made.examples)
-    never_masked(made, made.starts)
 
 
 def test_programs_that_raise_are_no_exception() -> None:
@@ -135,58 +111,3 @@ def test_a_model_that_writes_anything_stays_within_the_program(loops: Prepared, 
     found = drafting(reader, CHARACTERS, 2).generate(requests(loops.truths, loops.starts), writing)
     for one, start in zip(found, loops.starts):
         assert_held(one.runs[0], start, CHARACTERS, most)
-
-
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_a_guess_goes_on_as_the_program_allows(loops: Prepared, data: st.DataObject) -> None:
-    """However it is wrong: nothing that is refused is guessed, and of what is right nothing is lost."""
-    number = data.draw(st.integers(0, 1))
-    truth, place = loops.truths[number], loops.starts[number]
-    true = list(truth.ids[list(truth.roles).count(int(Role.CONTEXT)) :])
-    known, most = data.draw(st.integers(0, len(true) - 1)), data.draw(st.integers(1, 80))
-    for token in true[:known]:
-        after = place.after(token)
-        assert after is not None
-        place = after
-    right = data.draw(st.integers(0, 60))
-    wrong = data.draw(st.lists(st.integers(0, CHARACTERS.vocab_size - 1), max_size=10))
-    found = continued(place, [*true[known : known + right], *wrong], most)
-    assert len(found) <= most
-    assert found[: min(right, most)] == true[known : known + right][:most]
-    for token in found:
-        after = place.after(token)
-        assert after is not None
-        place = after
-
-
-def test_a_loop_without_an_end_is_ended(tmp_path: Path) -> None:
-    data = programs(
-        tmp_path, {"code": "def f(n):\n    while n < 9:\n        n = n\n    return n\n", "input": "9", "output": "9"}
-    )
-    made = Prepared(data, 1, split="all")
-    (blank,), special = CHARACTERS.string_ids(" "), CHARACTERS.special_ids[Special.ACTION_SEP]
-    reader = made.reader(lambda read: blank if read[-1] == blank else special)
-    (written,) = drafting(reader, CHARACTERS, 1).generate(
-        requests(made.truths, made.starts), CONSTRAINED._replace(max_new_tokens=50)
-    )
-    assert not written.runs[0].complete
-    assert len(written.runs[0].ids) == 50 > written.runs[0].asked
-
-
-@torch.no_grad()
-@pytest.mark.parametrize(("name", "batch"), [("attention", 3), ("gated_deltanet", 1), ("gemma3_text", 1), ("rwkv", 3)])
-def test_models_write_what_the_plain_loop_writes(permutations: Prepared, name: str, batch: int) -> None:
-    """One of each kind of cache."""
-    model = small_model(name, CHARACTERS) if name in MIXERS else tiny_model(name, CHARACTERS.vocab_size)
-    generator = LocalGenerator(ModelReader(model), CHARACTERS, batch)
-    fits = [
-        pair
-        for pair in zip(permutations.truths, permutations.starts)
-        if generator.limit is None or len(pair[0].ids) <= generator.limit
-    ][:3]
-    truths, starts = [truth for truth, _ in fits], [start for _, start in fits]
-    for memory in MEMORIES[1::2]:
-        writing = CONSTRAINED._replace(max_new_tokens=20, memory=memory)
-        expected = LoopGenerator(generator.reader, CHARACTERS).generate(requests(truths, starts), writing)
-        assert_alike(generator.generate(requests(truths, starts), writing), expected)

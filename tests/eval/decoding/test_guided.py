@@ -17,14 +17,12 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
-from remedy.eval.config import EvalConfig
 from remedy.eval.control_flow import ControlFlow
 from remedy.eval.decoding.guided import GuidedGrammar, GuidedWalk
 from remedy.eval.decoding.protocol import Place
-from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LoopGenerator, requests
 from remedy.models.tokenizer import TraceTokenizer
-from remedy.settings import ConfigError, build
+from remedy.settings import ConfigError
 from tests.eval.control_flow.following import true_trace
 from tests.eval.control_flow.plain_programs import Writer
 from tests.eval.control_flow.test_soundness import cruxeval, humaneval
@@ -235,25 +233,6 @@ def test_cruxeval(shared: Path, locals: str, least: float) -> None:
 @pytest.mark.parametrize(("locals", "least"), [("full", 0.88), ("diff", 0.86)])
 def test_humaneval(shared: Path, locals: str, least: float) -> None:
     assert certain_share(humaneval(shared), llama(), locals) > least
-
-
-def test_as_a_forcing_it_decides_what_control_flow_leaves_open() -> None:
-    made = Prepared({**STRINGS, "reveal": {"locals": "diff"}}, 3)
-    config = build(EvalConfig, {"diagnostics": [{"kind": "programs"}], "max_new_tokens": 2000}, "x")
-    asked = {}
-
-    def true(read: list[int]) -> int:
-        of = max(made.truths, key=lambda one: sum(a == b for a, b in zip(one.ids, read)))
-        return of.ids[len(read)] if len(read) < len(of.ids) else 0
-
-    for forcing in ("control_flow", "guided"):
-        generator: Any = drafting(made.reader(true), CHARACTERS, 2)
-        asks = condition(made.data.model_dump(), forcing).model_copy(update={"examples": len(made.examples)})
-        ran = run_condition(generator, CHARACTERS, asks, config)
-        assert all(row["right"] for row in ran.rows)
-        asked[forcing] = [(row["written_tokens"], row["masked_tokens"]) for row in ran.rows]
-    assert all(few < many for (few, _), (many, _) in zip(asked["guided"], asked["control_flow"]))
-    assert sum(masked for _, masked in asked["guided"]) < sum(masked for _, masked in asked["control_flow"])
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.window_examples import longest_seen, seen, windows
-from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
+from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
 from remedy.eval.generators.loop import predict
 from remedy.eval.scoring.common import Decoded, read_tokens
 from remedy.models.encoding import encoded_examples
@@ -229,33 +226,6 @@ def test_a_limit_of_the_model_is_one_of_what_is_seen_at_once() -> None:
     assert cut(longest - 4, ONE) > 0
 
 
-FIBONACCI = "def f(n):\n    if n < 2:\n        return n\n    return f(n - 1) + f(n - 2)\n"
-
-
-def test_what_is_seen_of_a_recursion_tells_its_next_frame_with_open_calls_alone(tmp_path: Path) -> None:
-    """One view after which several frames follow is one that does not say how to go on."""
-    path = tmp_path / "own.jsonl"
-    path.write_text(json.dumps({"code": FIBONACCI, "input": "6"}) + "\n")
-    task = {"kind": "programs", "path": str(path), "tracer": {"isolation": "trusted"}}
-    data = DataConfig.model_validate({"task": task, "format": "cwm_numbered"})
-    tokenizer, _ = prepared("cwm_numbered")
-    [(_, truth)] = encoded_examples(data, tokenizer, "all", [0])
-    borders = [at + 1 for at in range(len(truth.ids) - 1) if truth.frames[at] != truth.frames[at + 1]]
-    several = {}
-    for memory in (Memory(frames=4), Memory(frames=1, open_calls=True)):
-        followed: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
-        for window in windows(*truth[:3], memory, tokenizer.special_ids):
-            starts = [
-                at for at in (window.start, *borders) if truth.roles.count(0) <= at and window.start <= at < window.stop
-            ]
-            for start, stop in pairwise([*dict.fromkeys(starts), window.stop]):
-                view = tuple(truth.ids[place] for place in window.places if place < start)
-                followed.setdefault(view, set()).add(tuple(truth.ids[start:stop]))
-        several[memory.open_calls] = sum(len(frames) > 1 for frames in followed.values())
-    assert several[False] > 3
-    assert several[True] == 0
-
-
 class Counting:
     """Counts what a model reads."""
 
@@ -289,13 +259,3 @@ def test_tokens_read_are_those_of_the_plain_loop(memory: Memory | None) -> None:
     assert read_tokens(decoded, tokenizer) == counting.read - in_vain + forgotten
     if memory is None:
         assert counting.read == run.start + len(run.ids)
-
-
-def test_all_roles_that_are_fed_ahead_are_read_at_once() -> None:
-    """A forcing that leaves a model the returned value alone reads one window, not the frames before it one by one."""
-    tokenizer, truths = prepared("cwm_numbered")
-    puppet = Puppet(ModelReader(model_of("attention", tokenizer)), truths, ONE, tokenizer)
-    fed = TEACHER_FORCED - {Role.VALUE}
-    decoded = decode(puppet, tokenizer, truths, fed, memory=ONE)
-    assert all(run.ids == truth.ids[run.start : run.stop] for truth, runs in zip(truths, decoded) for run in runs)
-    assert puppet.prefilled <= sum(2 * longest_seen(*truth[:3], ONE, {}) for truth in truths)

@@ -32,33 +32,24 @@ SINGLE = [condition("atomic", 1, [True, True], ["a", "a"], "a"), condition("atom
 NESTED = condition("nested", 2, [False, False], ["a b", "b b"])
 
 
-def test_the_published_line_is_the_product_of_atomic_accuracies() -> None:
-    _, records = together(*SINGLE, NESTED)
-    assert published_line(records) == {1: 0.75, 2: pytest.approx((0.5 + 0.25) / 2)}
-
-
-def test_forcings_are_never_pooled() -> None:
-    """A model that is always wrong by itself and always right when fed is neither half right nor expected to be a quarter right."""
+def test_forcings_and_forms_are_never_pooled() -> None:
+    """What is always wrong under one and always right under another is neither half right nor expected to be a quarter right."""
     parts = []
     for forcing, right in (("free", False), ("action_forced", True)):
-        for form, depth, function, names in (("atomic", 1, "a", "a"), ("nested", 2, "", "a a")):
+        for form, depth, function in (("atomic", 1, "a"), ("nested", 2, ""), ("flattened", 2, "")):
             labels = {"family": "strings", "form": form, "depth": depth, "function": function, "forcing": forcing}
-            parts.append(made([right] * 20, diagnostic="composition", labels=labels, functions=[names] * 20))
-    conditions, records = together(*parts)
+            rights = [right != (form == "flattened")] * 20
+            names = [function or "a a"] * 20
+            parts.append(made(rights, diagnostic="composition", labels=labels, functions=names))
+    _, records = together(*parts)
     head, *rows = expectation_table(records)
-    found = {row[head.index("Forcing")]: (row[5].split("\n")[0], row[6]) for row in rows}
-    assert found == {"free": ("0%", "0%"), "action_forced": ("100%", "100%")}
-    assert [panel.get_title().split(", ")[-1] for panel in composition_figure(records).axes] == [
-        "free",
-        "action_forced",
-    ]
-    cells = {
-        cell.split("\n")[0]
-        for section in CompositionDiagnostic.sections(conditions, records)
-        for row in section.rows or []
-        for cell in row
-    }
-    assert not cells & {"50 %", "25 %", "50%", "25%"}
+    found = {(row[head.index("Forcing")], row[3]): (row[5].split("\n")[0], row[6]) for row in rows}
+    assert found["free", "nested"] == ("0%", "0%")
+    assert found["free", "flattened"] == ("100%", "0%")
+    assert found["action_forced", "nested"] == ("100%", "100%")
+    assert found["action_forced", "flattened"] == ("0%", "100%")
+    titles = [panel.get_title().split(", ")[-1] for panel in composition_figure(records).axes]
+    assert titles == ["free", "action_forced"]
 
 
 def test_the_correction_undoes_the_luck_of_functions_that_were_chosen() -> None:
@@ -124,16 +115,6 @@ def test_lines_that_are_fed_are_not_demanded_of_frames() -> None:
     assert every_frame_right(records, "line_forced") == {}
     assert every_frame_right(records, "action_forced")[3][0] == 1
     assert every_frame_right(records, "free")[3][0] == 0
-
-
-def test_forms_are_never_pooled() -> None:
-    """Nested calls always go right after a true past, flattened ones never: each line stands by itself, and none in between."""
-    fed = [one_step("nested", returns=4, value_exact=1.0), one_step("flattened", returns=4, value_exact=0.0)]
-    own = [condition(form, 3, [True] * 40, ["a a a"] * 40) for form in ("nested", "flattened")]
-    _, records = together(*own, *fed)
-    lines = {line.get_label(): list(line.get_ydata()) for line in composition_figure(records).axes[0].get_lines()}
-    assert lines["Given true inputs, nested"] == [1]
-    assert lines["Given true inputs, flattened"] == [0]
 
 
 def test_compositions_stand_beside_what_single_functions_let_expect() -> None:

@@ -1,6 +1,7 @@
 """The `permutation` diagnostic: lengths by spacing, locals and forcing, and how far a run follows a state."""
 
 import math
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -46,16 +47,16 @@ def test_conditions_by_memory_are_labelled_and_what_cannot_be_remembered_is_refu
         DIAGNOSTICS["permutation"].model_validate(settings).conditions(symbolic, "test")
 
 
-def test_free_decoding_without_the_program_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"data\.context=true"):
-        DIAGNOSTICS["permutation"].model_validate({}).conditions(DATA.changed({"context": False}), "test")
-
-
-def test_data_of_another_task_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"needs data\.task\.kind permutation"):
-        DIAGNOSTICS["permutation"].model_validate({}).conditions(
-            DATA.changed({"task": {"kind": "composition"}}), "test"
-        )
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"context": False}, r"data\.context=true"),
+        ({"task": {"kind": "composition"}}, r"needs data\.task\.kind permutation"),
+    ],
+)
+def test_data_of_another_task_or_without_the_program_are_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        DIAGNOSTICS["permutation"].model_validate({}).conditions(DATA.changed(changes), "test")
 
 
 @pytest.mark.parametrize(
@@ -70,19 +71,6 @@ def test_data_of_another_task_is_refused() -> None:
 )
 def test_the_horizon_is_what_lies_between_two_full_states(reveal: dict[str, object], expected: int) -> None:
     assert horizon(16, RevealConfig.model_validate(reveal)) == expected
-
-
-def test_reveals_only_at_the_end_and_of_one_variable_are_conditions() -> None:
-    settings = {"lengths": [16], "spacings": [4, math.inf], "locals": ["full", "one_in_turn"]}
-    found = (
-        DIAGNOSTICS["permutation"].model_validate({**settings, "forcing": ["action_forced"]}).conditions(DATA, "test")
-    )
-    assert [(c.labels["spacing"], c.labels["locals"], c.labels["horizon"]) for c in found] == [
-        (4.0, "full", 4),
-        (4.0, "one_in_turn", 16),
-        (math.inf, "full", 16),
-        (math.inf, "one_in_turn", 16),
-    ]
 
 
 def outcomes(share: float, run: str, at: int, **labels: object) -> pd.DataFrame:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
 from remedy.data_gen.config import DataConfig
 from remedy.eval.checkpoint import Subject
@@ -14,22 +13,14 @@ from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.schema import read_records
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
 from remedy.settings import ConfigError, build
+from tests.eval.decoding.test_decoding import small_model
 from tests.eval.scoring.test_frames import TOKENIZER, config, write_programs
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_programs(tmp_path_factory.mktemp("programs") / "own.jsonl")
-
-
-def small_model() -> DecoderForCausalLM:
-    torch.manual_seed(0)
-    settings = DecoderConfig.from_settings(DecoderSettings(mixers=("gru",), hidden_size=16), TOKENIZER.vocab_size)
-    return DecoderForCausalLM(settings).eval()
 
 
 def evaluation(changes: dict[str, Any], **diagnostic: Any) -> EvalConfig:
@@ -41,7 +32,7 @@ def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None
     source = {"path": str(programs), "tracer": {"max_frames": 500}}
     settings = evaluation({"max_new_tokens": 1500}, sources=[source], rewrites=["none", "all"], locals=["diff"])
     data = DataConfig.model_validate({"task": {"kind": "permutation"}})
-    summary = evaluate(small_model(), TOKENIZER, Subject(data), settings, tmp_path, "gru")
+    summary = evaluate(small_model("gru", TOKENIZER), TOKENIZER, Subject(data), settings, tmp_path, "gru")
     rows = pd.concat([read_records(path) for path in (tmp_path / "records").glob("*.parquet")])
     assert len(rows) == 2 * 3 * 4
     assert set(rows["outcome"]) == {"ok", "frames", "network"}
@@ -73,20 +64,13 @@ def test_of_programs_trained_on_only_the_split_is_evaluated(tmp_path: Path) -> N
     assert 0 < held_out.examples < 30
 
 
-@pytest.mark.parametrize(
-    ("task", "form", "benchmark"),
-    [
-        ({"kind": "composition", "functions": ["mirror_str"], "depth": 1}, "cwm", "composition (strings)"),
-        ({"kind": "permutation", "n": 3, "length": 2}, "repl", "permutation"),
-    ],
-)
-def test_generated_programs_are_programs_too(task: dict[str, Any], form: str, benchmark: str, tmp_path: Path) -> None:
-    data = DataConfig.model_validate({"task": task, "format": form})
+def test_generated_programs_are_programs_too(tmp_path: Path) -> None:
+    data = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}, "format": "repl"})
     settings = evaluation({"max_new_tokens": 1000}, forcing=["action_forced"], answer_only=[False], examples=3)
-    evaluate(small_model(), TOKENIZER, Subject(data), settings, tmp_path, "gru")
+    evaluate(small_model("gru", TOKENIZER), TOKENIZER, Subject(data), settings, tmp_path, "gru")
     (path,) = (tmp_path / "records").glob("*.parquet")
     rows = read_records(path)
-    assert (len(rows), set(rows["benchmark"]), set(rows["split"])) == (3, {benchmark}, {"test"})
+    assert (len(rows), set(rows["benchmark"]), set(rows["split"])) == (3, {"permutation"}, {"test"})
     assert set(rows["isolation"]) == {"trusted"}
 
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
-from remedy.data_gen.window_examples import windows
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE
 from remedy.eval.generators import Writing, requests
 from remedy.models.chunks import Chunk, Kind
@@ -36,28 +34,6 @@ def test_a_trace_that_a_model_gets_right_is_one_call(form: str, name: str, kind:
         )
         assert reader.calls == 1
         assert [run.ids for run in written.runs] == [list(truth.ids[run.start : run.stop]) for run in written.runs]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_with_a_memory_the_context_is_read_twice_and_not_anew_for_every_frame(kind: Kind) -> None:
-    tokenizer, (truth,) = prepared("cwm", 1)
-    memory = Memory(frames=1)
-    frames = len(windows(*truth[:3], memory, tokenizer.special_ids))
-    reader = Scripted(erring([truth], tokenizer.vocab_size, 0, 0.0, 1), tokenizer.vocab_size, kind)
-    begun = []
-    extend = reader.extend
-    reader.extend = lambda chunks: begun.extend([0] * (reader.held(0) == 0)) or extend(chunks)  # type: ignore[method-assign, func-returns-value]
-    drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(ACTION_FORCED, memory=memory))
-    assert frames > 4
-    assert len(begun) == 2
-
-
-def test_rows_that_are_right_are_one_call_together_where_calls_are_dear() -> None:
-    tokenizer, truths = prepared("repl", 4)
-    reader = Scripted(erring(truths, tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, Kind.CROP)
-    reader.overhead = 10_000.0
-    drafting(reader, tokenizer, 4).generate(requests(truths), Writing(FREE))
-    assert reader.calls == 1
 
 
 def test_examples_with_nothing_to_write_ask_nothing() -> None:

@@ -11,7 +11,7 @@ import pytest
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.decoding.protocol import Held
-from remedy.eval.generators import Journal, ServedGenerator, Writing, Written, http_client, requests
+from remedy.eval.generators import Journal, ServedGenerator, Writing, Written, requests
 from remedy.eval.generators.backend import KEY, Backend
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
@@ -81,22 +81,6 @@ def test_a_server_that_goes_away_leaves_what_is_done_and_says_how_to_go_on(tmp_p
     assert not (folder / UNFINISHED).exists()
 
 
-def test_a_request_that_fails_for_long_is_said_to(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    model, tokenizer = model_for(SYMBOLIC)
-    server = ContractServer(model, tokenizer)
-    server.script = lambda number, content: 503 if number < 3 else None
-    monkeypatch.setattr(http_client, "QUIET", 0.02)
-    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
-    with server.running() as url:
-        ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
-    assert any(
-        re.fullmatch(r"http.*/v1/completions: status 503 \(a fault by script\), for 0 s; tried again for 20 s", one)
-        for one in caplog.messages
-    )
-
-
 def test_lines_that_are_torn_or_anothers_are_written_again(tmp_path: Path) -> None:
     truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
     asked = Writing(fed_roles("free"))
@@ -122,13 +106,6 @@ def refused(server: ContractServer, tokenizer: TraceTokenizer, **settings: Any) 
     assert "\n" not in message
     assert message.startswith(url)
     return message.removeprefix(url)
-
-
-def test_a_reply_that_comes_byte_by_byte_is_late() -> None:
-    model, tokenizer = model_for(SYMBOLIC)
-    server = ContractServer(model, tokenizer)
-    server.script = lambda number, content: "drip"
-    assert "no reply in time, for " in refused(server, tokenizer, timeout=0.3)
 
 
 def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

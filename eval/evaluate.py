@@ -28,7 +28,7 @@ from remedy.eval.decoding.forcings import constraint_of
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.permutation import solved_horizons
 from remedy.eval.distributed import Rank
-from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator
+from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator, Writer
 from remedy.eval.progress import Meter, Progress
 from remedy.eval.records.folder import (
     GENERATIONS,
@@ -124,7 +124,7 @@ def evaluate(
         "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
         "evaluation": config.asked,
         "conditions": [condition.slug for condition in conditions],
-        **({"backend": generator.identity} if isinstance(generator, ServedGenerator) else {}),
+        **({"backend": generator.about._asdict()} if isinstance(generator, ServedGenerator) else {}),
         **({"quantization": "nf4"} if is_in_4bit(model) else {}),
         **({"new_tokens": len(tokenizer.new_ids)} if tokenizer.new_ids else {}),
         **plugins_section(),
@@ -219,7 +219,7 @@ class _Work:
         journal.clear()
         return read_records(path, self.evaluation)
 
-    def _write_part(self, condition: Condition, generator: Generator, meter: Meter) -> None:
+    def _write_part(self, condition: Condition, generator: Writer, meter: Meter) -> None:
         """Have this process's part of a condition written. All make all examples, which takes little beside writing them, and so agree
         on the parts."""
         done = 0
@@ -270,7 +270,7 @@ class Ran(NamedTuple):
 
 
 def run_condition(
-    generator: Generator,
+    generator: Writer,
     tokenizer: TraceTokenizer,
     condition: Condition,
     config: EvalConfig,

@@ -1,20 +1,10 @@
 """Generators of traces. `loop.py` is the plain loop that all are held to."""
 
-from remedy.eval.generators.base import Generator, Request, Writing, Written, requests
+from remedy.eval.generators.base import Generator, Request, Writer, Writing, Written, requests
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.request_log import Journal, Kept
 from remedy.eval.generators.served import ServedGenerator
 from remedy.eval.generators.speculative import LocalGenerator
 
-__all__ = [
-    "Generator",
-    "Journal",
-    "Kept",
-    "LocalGenerator",
-    "LoopGenerator",
-    "Request",
-    "ServedGenerator",
-    "Writing",
-    "Written",
-    "requests",
-]
+__all__ = ["Generator", "Journal", "Kept", "LocalGenerator", "LoopGenerator", "Request", "ServedGenerator"]
+__all__ += ["Writer", "Writing", "Written", "requests"]

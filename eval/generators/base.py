@@ -66,15 +66,8 @@ def ignore(number: int, written: Written) -> None:
     """No-op callback."""
 
 
-class Generator(Protocol):
+class Writer(Protocol):
     """Whatever writes traces greedily: each token the likeliest after all that was written and fed before it."""
-
-    name: str
-    """What messages call the model."""
-
-    @property
-    def context(self) -> ContextLimit | None:
-        """Return how many tokens the model was made to read, where that is known."""
 
     @property
     def limit(self) -> int | None:
@@ -83,6 +76,17 @@ class Generator(Protocol):
     def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
         """Write each example, in their order. One that is longer than `limit` must not be given. `done`: is told of each, in any
         order."""
+
+
+class Generator(Writer, Protocol):
+    """A model that writes traces."""
+
+    name: str
+    """What messages call the model."""
+
+    @property
+    def context(self) -> ContextLimit | None:
+        """Return how many tokens the model was made to read, where that is known."""
 
     def report(self) -> dict[str, Any]:
         """Return how the model is read, to be kept beside results."""
@@ -101,10 +105,7 @@ def cursor_of(asked: Request, writing: Writing, tokenizer: TraceTokenizer, longe
 
 
 def predictions(
-    truth: Encoded,
-    predicted: frozenset[Role],
-    ids: Sequence[int],
-    logprobs: Sequence[float],
+    truth: Encoded, predicted: frozenset[Role], ids: Sequence[int], logprobs: Sequence[float]
 ) -> list[Generated]:
     """Return what a model predicted in place of each true token, as one run for every stretch whose roles were asked for."""
     return [

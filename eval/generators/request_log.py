@@ -8,14 +8,13 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.protocol import Held
-from remedy.eval.generators.base import Done, Generator, Request, Writing, Written, ignore
+from remedy.eval.generators.base import Done, Request, Writer, Writing, Written, ignore
 from remedy.eval.progress import Meter
 from remedy.files import writing as writing_to
-from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded
 from remedy.settings import UserError
 
@@ -64,10 +63,8 @@ class Journal:
             key, near_ties, runs = json.loads(line)
         except ValueError:
             return
-        found = [Generated(*run) for run in runs]
-        self._held[key] = Written(
-            [one._replace(held=tuple(Held(*how) for how in one.held)) for one in found], near_ties
-        )
+        found = [Generated(*run, tuple(Held(*how) for how in held)) for *run, held in runs]
+        self._held[key] = Written(found, near_ties)
 
     def _key(self, truth: Encoded, writing: Writing) -> str:
         fed, exact, most, predicted, memory, constraint = writing
@@ -76,25 +73,16 @@ class Journal:
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
-class Kept:
+class Kept(NamedTuple):
     """A generator whose traces are kept as they come, and counted: those that the journal has are not written again."""
 
-    def __init__(self, generator: Generator, journal: Journal, meter: Meter) -> None:
-        self.generator = generator
-        self.journal = journal
-        self.meter = meter
-        self.name = generator.name
-
-    @property
-    def context(self) -> ContextLimit | None:
-        return self.generator.context
+    generator: Writer
+    journal: Journal
+    meter: Meter
 
     @property
     def limit(self) -> int | None:
         return self.generator.limit
-
-    def report(self) -> dict[str, Any]:
-        return self.generator.report()
 
     def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
         found = {number: held for number, one in enumerate(asked) if (held := self.journal.find(one.example, writing))}

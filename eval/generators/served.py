@@ -72,7 +72,7 @@ class ServedGenerator:
         """Requests for programs, by what was asked: `score` or `write`."""
         self.holds = False
         """Whether it has been seen to hold its model to a grammar."""
-        self.server: Server = _run(self._connect())
+        self.server: Server = _run(connect(self.client, self.tokenizer, self.name))
         if self.about.batch_invariant in INVARIANCE:
             log.warning(
                 "%s: two evaluations may differ by rounding alone, which a paired comparison counts: %s",
@@ -81,37 +81,24 @@ class ServedGenerator:
 
     @property
     def about(self) -> About:
+        """What makes an evaluation another one, of the server."""
         return self.server.about
 
     @property
     def context(self) -> ContextLimit | None:
-        return self.server.limit
+        return self.about.limit
 
     @property
     def limit(self) -> int | None:
         return self.context.tokens if self.context else None
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Return what of the server makes an evaluation another one."""
-        return self.about._asdict()
-
     def report(self) -> dict[str, Any]:
-        return {
-            "url": self.backend.url,
-            **self.identity,
-            "departure": self.server.departure,
-            "certain_tokens": "fed",
-            "cut": None,
-            "context": self.context._asdict() if self.context else None,
-        }
+        context = self.context._asdict() if self.context else None
+        how = {"departure": self.server.departure, "certain_tokens": "fed", "cut": None, "context": context}
+        return {"url": self.backend.url, **self.about._asdict(), **how}
 
     def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
         return _run(self._generate(asked, writing, done))
-
-    async def _connect(self) -> Server:
-        async with self.client.opened() as client:
-            return await connect(client, self.tokenizer, self.name)
 
     async def _generate(self, asked: Sequence[Request], writing: Writing, done: Done) -> list[Written]:
         """Each example as soon as there is room for it."""

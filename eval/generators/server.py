@@ -38,6 +38,12 @@ class About(NamedTuple):
     longest: int | None
     batch_invariant: str
 
+    @property
+    def limit(self) -> ContextLimit | None:
+        """How many tokens can be read: one fewer than a sequence may have, for the one that is written."""
+        what = "max_model_len, less the token that is written"
+        return ContextLimit(self.longest - 1, what, True) if self.longest else None
+
 
 class Server:
     """A model behind HTTP."""
@@ -47,12 +53,6 @@ class Server:
         self.about = about
         self.departure = 0.0
         """The greatest difference in log-probability between what is written token by token, and the same tokens read at once."""
-
-    @property
-    def limit(self) -> ContextLimit | None:
-        """Return how many tokens can be read: one fewer than a sequence may have, for the one that is written."""
-        longest = self.about.longest
-        return ContextLimit(longest - 1, "max_model_len, less the token that is written", True) if longest else None
 
     async def answer(self, question: Question) -> Answer:
         """The server's answer.
@@ -108,23 +108,21 @@ async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str
     Raises:
         UserError: it is not there, or cannot be used; one line says why and what to do.
     """
+    async with client.opened():
+        server = Server(client, await _about(client))
+        await _try(server, tokenizer, checkpoint)
+    return server
+
+
+async def _about(client: HttpClient) -> About:
     backend = client.backend
-    listing = await client.look("/v1/models")
-    cards = listing.get("data") if listing else None
+    cards = (await client.look("/v1/models") or {}).get("data")
     if not isinstance(cards, list) or not all(isinstance(card, Mapping) and "id" in card for card in cards):
         raise UserError(f"{backend.url}/v1/models: lists no models: is this a server of OpenAI's protocol?")
     card = next((one for one in cards if one["id"] == backend.model), None)
     if card is None:
-        raise UserError(
-            f"{backend.url}: serves no model {backend.model!r}; {suggest(backend.model, [str(one['id']) for one in cards])}"
-        )
-    server = Server(client, await _about(client, card))
-    await _try(server, tokenizer, checkpoint)
-    return server
-
-
-async def _about(client: HttpClient, card: Mapping[str, Any]) -> About:
-    backend = client.backend
+        near = suggest(backend.model, [str(one["id"]) for one in cards])
+        raise UserError(f"{backend.url}: serves no model {backend.model!r}; {near}")
     version = (await _may_look(client, "/version")).get("version", "")
     variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env") or {}
     flag = variables.get("VLLM_BATCH_INVARIANT")
@@ -188,13 +186,10 @@ def _compare(
         return
     special = {token: one.value for one, token in tokenizer.special_ids.items()}
     own = {token: special.get(token, tokenizer.decode([token])) for token in ids if token in names}
-    # Parts of characters have no text of their own.
-    others = [
-        token
-        for token, text in own.items()
-        if token not in special and text.strip() and "\ufffd" not in text + names[token]
-    ]
     wrong = [token for token in own if token in special and names[token] != special[token]]
+    # Parts of characters have no text of their own.
+    plain = [token for token in own if token not in special and own[token].strip()]
+    others = [token for token in plain if "\ufffd" not in own[token] + names[token]]
     differing = [token for token in others if names[token].strip() != own[token].strip()]
     if len(differing) > DIFFERENT * len(others):
         wrong += differing

@@ -12,7 +12,7 @@ from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
-from remedy.eval.generators.base import Generator, Writing, Written, requests
+from remedy.eval.generators.base import Writer, Writing, Written, requests
 from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring.actions import contradictions
@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
 
 def write_batch(
-    generator: Generator,
+    generator: Writer,
     tokenizer: TraceTokenizer,
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
@@ -56,7 +56,7 @@ def write_batch(
 
 
 def score_batch(
-    generator: Generator,
+    generator: Writer,
     tokenizer: TraceTokenizer,
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,

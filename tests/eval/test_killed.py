@@ -14,7 +14,7 @@ from tests.contract_server import ContractServer
 from tests.eval.test_distributed import DRIVER
 from tests.evaluations import assert_the_same, of_random_weights, unfinished
 from tests.launch.in_process import remedy
-from tests.train.launching import ROOT, start
+from tests.train.launching import ROOT, finished, start
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,7 @@ def test_killed_it_goes_on_and_asks_its_server_for_what_is_missing(inputs: tuple
         assert remedy(command(whole), 120).status == 0
         asked = server.posts
         alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "KILLED": "0"}
-        killed = start([sys.executable, DRIVER, *command(torn)[1:]], PYTHONPATH=str(ROOT), **alone)
-        killed.communicate(timeout=300)
-        assert killed.returncode == -signal.SIGKILL
+        finished(start([sys.executable, DRIVER, *command(torn)[1:]], PYTHONPATH=str(ROOT), **alone), -signal.SIGKILL)
         assert unfinished(torn)[-1] == "half a li"
         server.posts = 0
         ended = remedy(command(torn), 120)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
@@ -12,7 +12,7 @@ from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
-from remedy.eval.control_flow.evaluator import check
+from remedy.eval.control_flow.evaluator import Check
 from remedy.eval.decoding.constraints import exceptions_of
 from remedy.eval.decoding.control_flow import TraceGrammar
 from remedy.eval.decoding.guided import GuidedGrammar
@@ -37,10 +37,9 @@ class Known(NamedTuple):
         source = self.flow.source(step)
         return self.form.action(self.flow.program, step.line, source) if source else ""
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Give the options of `evaluator.Check` for its traces."""
-        return {"seeded": self.form.seeded, "exceptions": self.exceptions, "source": self.line}
+    def check(self) -> Check:
+        """Begin to check a trace of it."""
+        return Check(self.flow, self.form.seeded, self.exceptions, self.line)
 
 
 def known_of(example: Example, data: DataConfig) -> Known:
@@ -75,7 +74,7 @@ def wrong_action(decoded: Decoded, place: int, frames: Sequence[ReadFrame | None
     readable = [frame for frame in frames if frame is not None]
     if len(readable) < len(frames) or not _shows_all(decoded):  # states that do not show all say nothing
         return WrongAction.ALLOWED
-    found = check(known.flow, readable, ended=False, **known.options).contradictions
+    found = known.check().follow(readable, ended=False).contradictions
     against = any(one.frame == len(readable) - 1 for one in found)
     return WrongAction.AGAINST_STATE if against else WrongAction.ALLOWED
 
@@ -87,7 +86,7 @@ def contradictions(decoded: Decoded, tokenizer: TraceTokenizer) -> list[int] | N
         return None
     found = read(decoded, decoded.runs, tokenizer)
     readable = [frame for frame in takewhile(lambda frame: frame is not None, found.frames) if frame is not None]
-    checked = check(known.flow, readable, ended=found.whole, **known.options)
+    checked = known.check().follow(readable, ended=found.whole)
     outside = [] if checked.outside is None else [checked.outside]
     return sorted({*outside, *(one.frame for one in checked.contradictions)})
 

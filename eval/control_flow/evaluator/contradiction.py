@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from remedy.data_gen.execution.program import UNCHANGED, Event
 from remedy.data_gen.traces.parse import ReadFrame, restore
@@ -68,10 +68,8 @@ class Check:
         assert after is not None
         self._guide = after
 
-
-def check(flow: ControlFlow, frames: Sequence[ReadFrame], ended: bool = True, **options: Any) -> Check:
-    """Follow a written trace, in full or in diffs. `ended`: whether its end was written. `options`: as of `Check`."""
-    found = Check(flow, **options)
-    for frame in [*restore(frames), *([None] if ended else [])]:
-        found.take(frame)
-    return found
+    def follow(self, frames: Sequence[ReadFrame], ended: bool = True) -> Check:
+        """Follow a written trace, in full or in diffs. `ended`: whether its end was written."""
+        for frame in [*restore(frames), *([None] if ended else [])]:
+            self.take(frame)
+        return self

@@ -123,10 +123,12 @@ class Guide:
         if node is None and self.walk.may_drop:
             return None  # it may be another that came
         frames = [one.frame for one in self.outcomes() or () if one.step in steps]
-        fitting = [one for one in frames if one is not None and (node is None or (one.code, one.at) == node[:2])]
+        fitting = [one for one in frames if one and (node is None or (one.code, one.at) == node[:2])]
         found: Frame | None = None
         if fitting and (node is not None or len(fitting) == len(frames)):
-            found = reduce(_joined, fitting[1:], fitting[0])
+            found, *others = fitting
+            for one in others:
+                found = _joined(found, one)
         if found is None and node is not None and node.point not in (Point.BEFORE, Point.END):
             found = Frame(node.code, node.at, node.point)
         return found

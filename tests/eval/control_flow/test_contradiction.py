@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from remedy.data_gen.traces.parse import ReadFrame, ReadTrace
 from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.control_flow import ControlFlow
-from remedy.eval.control_flow.evaluator import check
+from remedy.eval.control_flow.evaluator import Check
 from tests.eval.control_flow.test_soundness import cruxeval
 
 LOOP = Program(
@@ -37,6 +39,10 @@ def main():  {MARKER}
 def written(found: Trace, locals: str = "full") -> list[ReadFrame]:
     frames = render(found, config=RevealConfig.model_validate({"locals": locals})).frames
     return [frame.as_read() for frame in frames]
+
+
+def check(flow: ControlFlow, frames: Sequence[ReadFrame], ended: bool = True, **options: Any) -> Check:
+    return Check(flow, **options).follow(frames, ended)
 
 
 def replaced(frames: list[ReadFrame], number: int, source: str) -> list[ReadFrame]:

@@ -270,11 +270,7 @@ class Ran(NamedTuple):
 
 
 def run_condition(
-    generator: Writer,
-    tokenizer: TraceTokenizer,
-    condition: Condition,
-    config: EvalConfig,
-    meter: Meter | None = None,
+    generator: Writer, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig, meter: Meter | None = None
 ) -> Ran:
     """Decode and score every example of a condition."""
     rows: list[dict[str, Any]] = []

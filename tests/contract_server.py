@@ -31,48 +31,8 @@ Script = Callable[[int, Mapping[str, Any]], "Fault | None"]
 """The fault of a request, by its number among the POSTs and its content."""
 
 
-class Model:
-    """Greedy completions with log-probabilities of a causal language model."""
-
-    def __init__(self, model: CausalLM, tokenizer: TraceTokenizer) -> None:
-        self.reader = ModelReader(model, "served")
-        self.tokenizer = tokenizer
-        self.vocabulary = self.reader.vocabulary
-        self.lock = threading.Lock()
-
-    @torch.no_grad()
-    def write(
-        self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int], grammar: str = ""
-    ) -> list[Tensor]:
-        """Log-probabilities (V,) of each written token: the likeliest, which is among `allowed` if these are given, and what a
-        `grammar` allows; as servers do, what it does not is cut before they are taken."""
-        found: list[Tensor] = []
-        matcher = Matcher(tokens_of(self.tokenizer), grammar) if grammar else None
-        logits = self.reader.prefill([prompt])[0]
-        while True:
-            logprobs = logits.float().log_softmax(-1)
-            if matcher is not None:
-                logprobs = logprobs.masked_fill(~matcher.allowed(), -1e4).log_softmax(-1)
-            if allowed:
-                masked = torch.full_like(logprobs, -torch.inf)
-                masked[list(allowed)] = logprobs[list(allowed)]
-                logprobs = masked.log_softmax(-1)
-            found.append(logprobs)
-            token = int(logprobs.argmax())
-            if len(found) == most or token in stops:
-                return found
-            if matcher is not None:
-                matcher.take(token)
-            logits = self.reader.step([token])[0]
-
-    @torch.no_grad()
-    def score(self, prompt: Sequence[int]) -> Tensor:
-        """Log-probabilities (T - 1, V) of what follows each token but the last."""
-        return next(self.reader.parallel([prompt]))[:-1].float().log_softmax(-1)
-
-
 class ContractServer:
-    """Serves a `Model` on a port of this machine.
+    """Serves a causal language model on a port of this machine: greedy completions with log-probabilities.
 
     `key`: which must be sent; `invariant`: what `/server_info` says, if there is one; `names`: the tokenizer that the server believes
     in; `guided`: whether it looks at grammars.
@@ -89,7 +49,7 @@ class ContractServer:
         names: TraceTokenizer | None = None,
         guided: bool = True,
     ) -> None:
-        self.model = Model(model, tokenizer)
+        self.reader, self.tokenizer, self.lock = ModelReader(model, "served"), tokenizer, threading.Lock()
         self.max_model_len, self.key, self.invariant, self.guided = max_model_len, key, invariant, guided
         self.names = names or tokenizer
         self.script: Script = lambda number, content: None
@@ -121,22 +81,25 @@ class ContractServer:
             return {"vllm_env": {"VLLM_BATCH_INVARIANT": self.invariant}}
         return None
 
+    @torch.no_grad()
     def reply(self, path: str, content: Mapping[str, Any]) -> tuple[int, Any]:
         """Status and content of the reply to a POST."""
         prompt, most = content["prompt"], content["max_tokens"]
         if path != "/v1/completions" or content["model"] != "tiny":
             return 404, _error(f"The model `{content['model']}` does not exist.")
-        if max(prompt) >= self.model.vocabulary:
+        if max(prompt) >= self.reader.vocabulary:
             return 400, _error(f"Token id {max(prompt)} is out of vocabulary")
         if len(prompt) + most > self.max_model_len:
             return 400, _error(f"This model's maximum context length is {self.max_model_len} tokens")
         assert (content["temperature"], content["repetition_penalty"]) == (0, 1)
         grammar = content.get("structured_outputs", {}).get("grammar", "") if self.guided else ""
         scores = content.get("prompt_logprobs") is not None
-        with self.model.lock:
+        with self.lock:
             stops, allowed = content["stop_token_ids"], content.get("allowed_token_ids", ())
-            written = self.model.write(prompt, most, stops, allowed, grammar)
-            scored = self.model.score(prompt) if scores and len(prompt) > 1 else ()
+            written = self._write(prompt, most, stops, allowed, grammar)
+            scored = (
+                next(self.reader.parallel([prompt]))[:-1].float().log_softmax(-1) if scores and len(prompt) > 1 else ()
+            )
         ids, count = [int(one.argmax()) for one in written], content["logprobs"]
         tops = [self._top(row, token, count) for row, token in zip(written, ids)]
         logprobs = {
@@ -149,6 +112,29 @@ class ContractServer:
             places.append({str(one): {"logprob": top[one], "decoded_token": self._name(one)} for one in top})
         choice = {"token_ids": ids, "logprobs": logprobs, "prompt_logprobs": places if scores else None}
         return 200, {"choices": [choice], "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(ids)}}
+
+    def _write(
+        self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int], grammar: str
+    ) -> list[Tensor]:
+        """Log-probabilities (V,) of each written token: the likeliest, which is among `allowed` if these are given, and what a
+        `grammar` allows; as servers do, what it does not is cut before they are taken."""
+        found: list[Tensor] = []
+        matcher = Matcher(tokens_of(self.tokenizer), grammar) if grammar else None
+        logits = self.reader.prefill([prompt])[0]
+        while True:
+            logprobs = logits.float().log_softmax(-1)
+            if matcher is not None:
+                logprobs = logprobs.masked_fill(~matcher.allowed(), -1e4).log_softmax(-1)
+            if allowed:
+                cut = torch.ones_like(logprobs, dtype=torch.bool).index_fill(0, torch.tensor(list(allowed)), False)
+                logprobs = logprobs.masked_fill(cut, -torch.inf).log_softmax(-1)
+            found.append(logprobs)
+            token = int(logprobs.argmax())
+            if len(found) == most or token in stops:
+                return found
+            if matcher is not None:
+                matcher.take(token)
+            logits = self.reader.step([token])[0]
 
     def _top(self, row: Tensor, token: int, count: int) -> dict[int, float]:
         """As vLLM lists them: the token itself first, then the likeliest."""
@@ -178,11 +164,11 @@ def _handler(server: ContractServer) -> type[BaseHTTPRequestHandler]:
             if server.gone:
                 return self._drop()
             found = server.page(self.path)
-            return self._send(404 if found is None else 200, found if found is not None else {"detail": "Not Found"})
+            return self._send(404, {"detail": "Not Found"}) if found is None else self._send(200, found)
 
         def do_POST(self) -> None:
             content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with server.model.lock:
+            with server.lock:
                 number = server.posts
                 server.posts += 1
                 server.at_once += 1
@@ -191,7 +177,7 @@ def _handler(server: ContractServer) -> type[BaseHTTPRequestHandler]:
             try:
                 self._answer(number, content)
             finally:
-                with server.model.lock:
+                with server.lock:
                     server.at_once -= 1
 
         def _answer(self, number: int, content: Mapping[str, Any]) -> None:

@@ -98,12 +98,8 @@ class Cursor:
         start, stop, is_fed = self.runs[self.run]
         if is_fed:
             return start + self.offset < stop
-        last = self.run + 1 == len(self.runs)
-        full = len(self.current) >= self._limit(stop - start, last)
-        if last:
-            return full or (bool(self.current) and self.current[-1] == self.tokenizer.eos_id)
-        ends = bool(self.current) if self.roles[start] == Role.EVENT else self.exact and full
-        return ends and self.runs[self.run + 1][2]
+        ended, last = self._ended(start, stop), self.run + 1 == len(self.runs)
+        return ended is not None and (last or (ended and self.runs[self.run + 1][2]))
 
     def ahead(self, most: int) -> tuple[int, list[int]] | None:
         """Find where in the truth the row is, as long as what is read is in step with it, and at most so many true tokens that
@@ -220,15 +216,17 @@ class Cursor:
             return predicted
         return None
 
-    def _ended(self, start: int, stop: int, predicted: int) -> bool | None:
-        """Say if the run, which ends before the predicted token, is complete; None: it goes on."""
+    def _ended(self, start: int, stop: int, predicted: int | None = None) -> bool | None:
+        """Say if the run, which ends before the predicted token (None: whatever that is), is complete; None: it goes on."""
         last = self.run + 1 == len(self.runs)
         if self.roles[start] == Role.EVENT and not last:
             return True if self.current else None
         if last and self.current and self.current[-1] == self.tokenizer.eos_id:
             return True
-        if not last and not self.exact and (predicted == self.ids[stop] or self.tokenizer.is_special(predicted)):
-            return True
+        if predicted is not None and not (last or self.exact):
+            follows = predicted == self.ids[stop]
+            if follows or self.tokenizer.is_special(predicted):
+                return True
         return self.exact and not last if len(self.current) >= self._limit(stop - start, last) else None
 
     def _cut(self) -> None:

@@ -181,14 +181,8 @@ def cells_figure(cells: Sequence[Found]) -> Figure:
             number = names.index(cell.name)
             at = places[cell.forcing][0] + (number - (len(names) - 1) / 2) * width
             colour = COLOURS[number % len(COLOURS)]
-            panel.bar(
-                [at],
-                [sum(one["mean"] for one in rates) / len(rates)],
-                width=0.88 * width,
-                color=colour,
-                alpha=0.6,
-                label=cell.name,
-            )
+            height = sum(one["mean"] for one in rates) / len(rates)
+            panel.bar([at], [height], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
             for place, one in enumerate(rates):
                 beside = at + (place - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
                 ends = [[one["mean"] - one["low"]], [one["high"] - one["mean"]]]

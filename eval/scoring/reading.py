@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from remedy.data_gen.roles import Role, Special
@@ -30,14 +30,14 @@ def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer)
     form, answer_only = FORMATS[decoded.data.format], decoded.data.reveal.answer_only
     if not decoded.structure_fed:
         trace = form.read(tokenizer.pieces(decoded.written(runs)), answer_only)
-        return _reading(decoded, list(trace.frames), trace.valid)
+        return Reading([*trace.frames], decoded.in_full(trace.frames), trace.valid)
     groups = by_frame(decoded.truth, runs)
     found: Frames = []
     for frame in decoded.example.frames:
         ids = [token for _, token in groups.get(frame.number, ())]
         trace = form.read([*tokenizer.pieces(ids), Special.END_OF_TEXT], answer_only)
         found.append(trace.frames[0] if trace.valid and len(trace.frames) == 1 else None)
-    return _reading(decoded, found, None not in found)
+    return Reading(found, decoded.in_full(found), None not in found)
 
 
 def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
@@ -59,32 +59,25 @@ def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokeniz
     return read(decoded, tokens, tokenizer)
 
 
-def _reading(decoded: Decoded, frames: Frames, whole: bool) -> Reading:
-    """The frames, and in full by what the model itself has shown, or by what it was fed."""
-    return Reading(frames, decoded.in_full(frames), whole)
-
-
 def by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[int, int]]]:
     """The tokens of each frame, by its number, with the positions in the true sequence that they stand for.
 
     Runs take the place of true tokens: one of the same length token by token, another one, which lies in one frame, all at its
     start. Tokens of the context are left out.
     """
-    groups: dict[int, list[tuple[int, int]]] = {}
-    for at, token in _aligned(truth, runs):
-        if truth.roles[at] != Role.CONTEXT:
-            groups.setdefault(int(truth.frames[at]), []).append((at, token))
-    return groups
-
-
-def _aligned(truth: Encoded, runs: Sequence[Generated]) -> Iterator[tuple[int, int]]:
+    aligned: list[tuple[int, int]] = []
     end = 0
     for run in runs:
-        yield from ((at, int(truth.ids[at])) for at in range(end, run.start))
         whole = len(run.ids) == run.stop - run.start
-        yield from ((run.start + (offset if whole else 0), token) for offset, token in enumerate(run.ids))
+        aligned += zip(range(end, run.start), truth.ids[end : run.start])
+        aligned += ((run.start + offset * whole, token) for offset, token in enumerate(run.ids))
         end = run.stop
-    yield from ((at, int(truth.ids[at])) for at in range(end, len(truth.ids)))
+    aligned += zip(range(end, len(truth.ids)), truth.ids[end:])
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for at, token in aligned:
+        if truth.roles[at] != Role.CONTEXT:
+            groups.setdefault(truth.frames[at], []).append((at, token))
+    return groups
 
 
 def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:

@@ -110,8 +110,6 @@ def _places(decoded: Decoded) -> list[_Place]:
 def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceTokenizer) -> list[_Place]:
     """The places, a state right where it stands for the true value: `..` for the one that was last shown, by the model or, where
     states are fed, in truth."""
-    if not any(place.role is Role.STATE and _unchanged(place, tokenizer) for place in places):
-        return list(places)
     found: list[_Place] = []
     frame = -1
     memories: list[dict[int, int | None]] = [{}, {}]
@@ -130,11 +128,6 @@ def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceToke
             place = place._replace(right=said[0] == said[1])
         found.append(place)
     return found
-
-
-def _unchanged(place: _Place, tokenizer: TraceTokenizer) -> bool:
-    ids = {place.token, place.written}
-    return any(token is not None and tokenizer.decode([token]) == UNCHANGED.text for token in ids)
 
 
 def answer_start(truth: Encoded, example: Example) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.tasks.families import FAMILIES
+from remedy.eval.control_flow import Exceptions
 from tests.data_gen.execution.library_programs import library_programs
 from tests.data_gen.execution.random_programs import Writer as AnyWriter
 from tests.eval.control_flow.following import follow, follow_all, true_trace
@@ -85,33 +87,25 @@ def humaneval(shared: Path) -> list[Program]:
     ]
 
 
-@pytest.mark.parametrize("programs", [cruxeval, humaneval])
-def test_some_of_the_benchmarks_and_how_much_is_decided(
-    shared: Path, programs: Callable[[Path], list[Program]]
+def whole(*what: Any) -> Any:
+    return pytest.param(*what, marks=pytest.mark.weekly)
+
+
+@pytest.mark.parametrize(
+    ("programs", "exceptions", "every"),
+    [
+        (cruxeval, "caught", 5),
+        (humaneval, "caught", 5),
+        *(whole(of, exceptions, 1) for of in (cruxeval, humaneval) for exceptions in ("all", "caught")),
+    ],
+)
+def test_benchmarks_and_how_much_is_decided(
+    shared: Path, programs: Callable[[Path], list[Program]], exceptions: Exceptions, every: int
 ) -> None:
-    counted = follow_all(programs(shared)[::5], "caught")
-    assert counted.most <= 5
+    crux = programs is cruxeval
+    counted = follow_all(programs(shared)[::every], exceptions, most=20_000 if crux and every == 1 else 500)
+    assert counted.traces > (700 if crux or exceptions == "all" else 650) / every
+    assert counted.share_certain > (0.58 if crux else 0.42) or exceptions == "all" or every > 1
     assert counted.share_decided > 0.94
-    assert counted.names > 0.98 * counted.variables
-    assert counted.values > 0.7 * counted.variables
-
-
-@pytest.mark.weekly
-@pytest.mark.parametrize("exceptions", ["all", "caught"])
-def test_cruxeval(shared: Path, exceptions: str) -> None:
-    counted = follow_all(cruxeval(shared), "all" if exceptions == "all" else "caught", most=20_000)
-    assert counted.traces == 800
-    assert counted.share_certain > 0.58 or exceptions == "all"
-    assert counted.share_decided > 0.94
-    assert counted.names > 0.98 * counted.variables
-    assert counted.values > 0.7 * counted.variables
-
-
-@pytest.mark.weekly
-@pytest.mark.parametrize("exceptions", ["all", "caught"])
-def test_humaneval(shared: Path, exceptions: str) -> None:
-    counted = follow_all(humaneval(shared), "all" if exceptions == "all" else "caught")
-    assert counted.traces > 700
-    assert counted.share_certain > 0.42 or exceptions == "all"
-    assert counted.share_decided > 0.94
-    assert counted.names > 0.97 * counted.variables
+    assert counted.names > (0.98 if crux else 0.97) * counted.variables
+    assert counted.values > 0.7 * counted.variables or not crux

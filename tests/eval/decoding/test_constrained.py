@@ -13,15 +13,7 @@ from remedy.eval.decoding.protocol import Place
 from remedy.eval.generators import LoopGenerator, requests
 from remedy.models.chunks import Kind
 from remedy.models.tokenizer import Encoded
-from tests.eval.held import (
-    CHARACTERS,
-    CONSTRAINED,
-    RAISING,
-    Prepared,
-    assert_alike,
-    assert_held,
-    never_masked,
-)
+from tests.eval.held import CHARACTERS, CONSTRAINED, RAISING, Prepared, assert_alike, assert_held, never_masked
 from tests.eval.scripted import MEMORIES, drafting
 
 

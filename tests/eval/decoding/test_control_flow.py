@@ -23,12 +23,11 @@ from remedy.eval.decoding.protocol import Place
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TokenizerError
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings, Llama3Settings
-from remedy.models.tokenizer_backends.characters import CharacterSettings
+from tests.eval.held import CHARACTERS
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 3]}})
 BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
 SPLIT = build_tokenizer(BytePairSettings(vocab_size=400, string_tokenization="characters"), DATA)
-CHARACTERS = build_tokenizer(CharacterSettings())
 TASK: dict[str, Any] = {"kind": "permutation", "n": 5, "length": [8, 40]}
 STRAIGHT = {"task": TASK, "format": "cwm"}
 

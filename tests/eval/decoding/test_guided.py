@@ -39,15 +39,7 @@ from tests.eval.decoding.test_control_flow import (
     share,
     written,
 )
-from tests.eval.held import (
-    CONSTRAINED,
-    STRINGS,
-    Prepared,
-    assert_alike,
-    assert_held,
-    condition,
-    never_masked,
-)
+from tests.eval.held import CONSTRAINED, STRINGS, Prepared, assert_alike, assert_held, condition, never_masked
 from tests.eval.scripted import drafting
 
 
@@ -218,21 +210,23 @@ def certain_share(programs: list[Program], tokenizer: TraceTokenizer, locals: An
     return certain / total
 
 
-def test_some_of_cruxeval(shared: Path) -> None:
-    """With the vocabulary of Llama 3: four fifths need no model."""
-    assert certain_share(cruxeval(shared)[::40], llama(), "diff") > 0.75
-
-
-@pytest.mark.weekly
-@pytest.mark.parametrize(("locals", "least"), [("full", 0.80), ("diff", 0.78)])
-def test_cruxeval(shared: Path, locals: str, least: float) -> None:
-    assert certain_share(cruxeval(shared), llama(), locals) > least
-
-
-@pytest.mark.weekly
-@pytest.mark.parametrize(("locals", "least"), [("full", 0.88), ("diff", 0.86)])
-def test_humaneval(shared: Path, locals: str, least: float) -> None:
-    assert certain_share(humaneval(shared), llama(), locals) > least
+@pytest.mark.parametrize(
+    ("programs", "every", "locals", "least"),
+    [
+        (cruxeval, 40, "diff", 0.75),
+        *(
+            pytest.param(of, 1, locals, least, marks=pytest.mark.weekly)
+            for of, locals, least in zip(
+                [cruxeval, cruxeval, humaneval, humaneval], ["full", "diff"] * 2, [0.8, 0.78, 0.88, 0.86]
+            )
+        ),
+    ],
+)
+def test_tokens_of_benchmarks_that_need_no_model(
+    shared: Path, programs: Any, every: int, locals: str, least: float
+) -> None:
+    """With the vocabulary of Llama 3: four fifths."""
+    assert certain_share(programs(shared)[::every], llama(), locals) > least
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,7 @@ from tests.tiny_models import tiny_model
 
 FORMS: dict[str, dict[str, Any]] = {
     "cwm_numbered": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [2, 3], "answer": "none"}},
-    "symbolic": {
-        "task": {"kind": "permutation", "n": 4, "moves": "full", "length": [3, 7]},
-        "reveal": {"spacing": 2},
-    },
+    "symbolic": {"task": {"kind": "permutation", "n": 4, "moves": "full", "length": [3, 7]}, "reveal": {"spacing": 2}},
     "cwm_numbers": {
         "task": {"kind": "composition", "depth": 1, "functions": ["recursive_reverse"], "input_length": [2, 2]}
     },

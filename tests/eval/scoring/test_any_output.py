@@ -18,12 +18,11 @@ from remedy.eval.records.generations import generation
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
-from remedy.models.tokenizer import Encoded, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer import Encoded
 from remedy.settings import build
+from tests.eval.held import CHARACTERS
 from tests.eval.scoring.truths import freely, generated, ids_of, start_of, true_runs
 
-CHARACTERS = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 RESULTS = ["[]", "''", "'ab'", "['ab', 'cd']", "{'ab': 1}", "{'b', 'a'}", "1", "None"]
 RESULTS += ["('é', \"it's\")", "'\\ud800'", "[b'ab']", "1e400"]
 """What the programs return."""

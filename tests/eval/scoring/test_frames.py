@@ -14,12 +14,11 @@ from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.models.tokenizer import Encoded, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer import Encoded
 from remedy.settings import build
+from tests.eval.held import CHARACTERS as TOKENIZER
 from tests.eval.scoring.truths import freely, ids_of, start_of, true_runs
 
-TOKENIZER = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 CODE = """def f(s, n):
     parts = [s]
     for i in range(n):
@@ -87,11 +86,7 @@ def replaced(old: str, new: str, count: int = 1) -> Any:
 
 @pytest.mark.parametrize(
     ("spacing", "shown", "encoding", "forcing"),
-    [
-        (1, "diff", "indexed", "action_forced"),
-        (3, "full", "indexed", "free"),
-        (float("inf"), "diff", "plain", "free"),
-    ],
+    [(1, "diff", "indexed", "action_forced"), (3, "full", "indexed", "free"), (float("inf"), "diff", "plain", "free")],
 )
 def test_the_truth_is_right_under_every_condition(
     programs: Path, spacing: float, shown: str, encoding: str, forcing: str

@@ -18,11 +18,9 @@ from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import answer_places, score_frames
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build
+from tests.eval.held import CHARACTERS as TOKENIZER
 
-TOKENIZER = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}))
 CODE = """def f(s, n):
     parts = []
     for i in range(n):
@@ -51,35 +49,28 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+REPLACED = [("1", "2"), ("a", "b"), ("1", "1.0"), (", ", ","), ("'", '"'), ("{", "["), ("..", "1")]
+
+
 @st.composite
 def changed(draw: st.DrawFn, text: list[Any]) -> list[Any]:
     """Pieces of a trace as a model might have got them wrong."""
     text = list(text)
     for _ in range(draw(st.integers(0, 2))):
-        place = draw(st.integers(0, len(text) - 1))
-        kind = draw(st.sampled_from(["drop", "double", "swap", "text", "order", "cut"]))
-        piece = text[place]
-        if kind == "drop":
-            del text[place]
-        elif kind == "double":
-            text.insert(place, piece)
+        place, other = (draw(st.integers(0, len(text) - 1)) for _ in range(2))
+        piece, kind = text[place], draw(st.sampled_from(["drop", "double", "swap", "cut", "order", "text"]))
+        if kind in ("drop", "double"):
+            text[place : place + 1] = [piece] * (2 * (kind == "double"))
         elif kind == "swap":
-            other = draw(st.integers(0, len(text) - 1))
             text[place], text[other] = text[other], piece
         elif kind == "cut":
-            text = text[: place + 1]
+            del text[place + 1 :]
         elif kind == "order" and isinstance(piece, str) and piece.startswith("{"):
             with contextlib.suppress(ValueError):  # another change may have broken it
                 text[place] = json.dumps(dict(reversed(json.loads(piece).items())))
         elif isinstance(piece, str):
-            old, new = draw(
-                st.sampled_from(
-                    [("1", "2"), ("a", "b"), ("1", "1.0"), (", ", ","), ("'", '"'), ("{", "["), ("..", "1")]
-                )
-            )
-            text[place] = piece.replace(old, new, 1)
-        if not text:
-            return [Special.END_OF_TEXT]
+            text[place] = piece.replace(*draw(st.sampled_from(REPLACED)), 1)
+        text = text or [Special.END_OF_TEXT]
     return text
 
 
@@ -98,12 +89,8 @@ def test_equal_to_what_evaluation_says(form: dict[str, Any], programs: Path, dra
     runs = [Generated(start, len(truth.ids), ids, [0.0] * len(ids), True)]
     score = score_frames(Decoded(example, truth, runs, fed_roles("free"), config), TOKENIZER)
     found = judge(written, true, FORMATS[config.format], answer_places(example), config.reveal.answer_only)
-    assert (found.right, found.valid, found.frames, found.frames_right) == (
-        score["right"],
-        score["valid_format"],
-        score["frames"],
-        score["frames_right"],
-    )
+    said = (found.right, found.valid, found.frames, found.frames_right)
+    assert said == (score["right"], score["valid_format"], score["frames"], score["frames_right"])
     assert (found.first_wrong is None) == (score["first_error_frame"] == -1)
     if found.first_wrong not in (None, Role.STRUCTURE):
         assert found.first_wrong.label == score["first_error_role"]

@@ -13,90 +13,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
-from typing import NamedTuple
+from functools import cache
 
 from remedy.data_gen.execution.program import Event
 from remedy.eval.control_flow.bytecode import NO_LINE, Bytecode, Code, Handlers
 from remedy.eval.control_flow.effects import Effects
-
-
-class Point(Enum):
-    """Moment in a frame before an instruction."""
-
-    RUN = 0
-    """It is about to run."""
-    AGAIN = 1
-    """It is about to run again: a loop's next round."""
-    RETURNED = 2
-    """What it called came back by returning."""
-    YIELDED = 3
-    RAISED = 4
-    """What it called came back by raising."""
-    CLOSED = 5
-    """It has closed what it read."""
-    FAILED = 6
-    """It has closed what it read, and raises."""
-    UNWIND = 7
-    """It raised, and that was shown."""
-    THROWN = 8
-    """It waits for a value and is given an exception."""
-    BEFORE = 9
-    """The entry is about to be called."""
-    END = 10
-    """The entry has returned."""
-
-    __hash__ = object.__hash__
-
-
-class Node(NamedTuple):
-    """A point of a frame of a code object."""
-
-    code: int
-    at: int
-    point: Point
-
-
-class Act(Enum):
-    """Effect of an event on the stack of frames."""
-
-    GO = 0
-    """The frame goes on at `node`."""
-    LEAVE = 1
-    """The frame is left; the one below goes on at `back`."""
-    ENTER = 2
-    """A function or generator begins at `node`; where it is left, this frame goes on after instruction `at`."""
-    RESUME = 3
-    """A waiting generator of `code` goes on, or is closed; `event` and line depend on where it waits."""
-
-    __hash__ = object.__hash__
-
-
-class Move(NamedTuple):
-    """One event that may come next."""
-
-    act: Act
-    event: Event
-    line: int
-    """RESUME: NO_LINE, since it is where the generator waits."""
-    node: Node | None = None
-    """GO, ENTER: where what runs next goes on."""
-    at: int = -1
-    """LEAVE, ENTER, RESUME: the instruction that this frame waits at."""
-    back: Point | None = None
-    """LEAVE: how. RESUME: at which point this frame goes on, if that does not depend on how the other is left."""
-    code: int = -1
-    """RESUME: the generator's."""
-    goes_on: bool = True
-    """RESUME: whether it may be given a value."""
-    closes: bool = True
-    """RESUME: whether it may be given an exception."""
-    caught: bool = True
-    """Whether, if an exception is or will be raised, it may end in this frame."""
+from remedy.eval.control_flow.options import END, Node, Option, Place, Point, Step, Waiter, added, freed, removed
 
 
 class Moves:
-    """The moves from each node, made when they are asked for."""
+    """The options at each place, made when they are asked for."""
 
     def __init__(self, bytecode: Bytecode, effects: Effects) -> None:
         self.codes = bytecode.codes
@@ -108,14 +34,17 @@ class Moves:
         self.finalizers = frozenset(code.number for code in self.codes if code.name == "__del__")
         if names.at_any_time:
             self.finalizers |= effects.escaped
-        self._found: dict[Node, tuple[Move, ...]] = {}
         self.handlers = Handlers(bytecode)
+        self.options = cache(self._options)
+        """The options at a place, in their order."""
 
-    def of(self, node: Node) -> tuple[Move, ...]:
-        found = self._found.get(node)
-        if found is None:
-            found = self._found[node] = tuple(dict.fromkeys(_Closure(self, node).moves))
-        return found
+    def _options(self, place: Place) -> tuple[Option, ...]:
+        (code, at, point), waiting = place
+        if point is Point.END:
+            return (Option(END, waiting, (place.node,)),)
+        if point is Point.BEFORE:
+            return (Option(Step(Event.CALL, self.codes[code].first_line), waiting, (Node(code, at, Point.RUN),)),)
+        return tuple(dict.fromkeys(_Closure(self, place).options))
 
     def stops(self, code: int, at: int) -> bool:
         """Say if an exception of what an instruction called may end in this frame, by a handler or in what is no code of ours."""
@@ -127,12 +56,12 @@ class Moves:
 class _Closure:
     """Walks silently from a node over instructions, along all ways, to the events that end them."""
 
-    def __init__(self, program: Moves, node: Node) -> None:
+    def __init__(self, program: Moves, place: Place) -> None:
         self.program = program
-        self.node = node
+        self.node, self.waiting = node, _ = place
         self.code: Code = program.codes[node.code]
         self.effects = program.effects.of[node.code]
-        self.moves: list[Move] = []
+        self.options: list[Option] = []
         self._seen: set[tuple[int, bool]] = set()
         self._waiting: list[tuple[int, bool]] = []
         self._begin(node)
@@ -141,6 +70,7 @@ class _Closure:
             if one not in self._seen:
                 self._seen.add(one)
                 self._run(*one)
+        self._drop()
 
     def _begin(self, node: Node) -> None:
         at, point = node.at, node.point
@@ -263,7 +193,7 @@ class _Closure:
         one = self.code.instructions[at]
         point = Point.AGAIN if at <= before and one.op == "FOR_ITER" else Point.RUN
         if self.code.shows(before, at):
-            self.moves.append(Move(Act.GO, Event.LINE, one.line, Node(self.node.code, at, point)))
+            self.options.append(Option(Step(Event.LINE, one.line), self.waiting, (Node(self.node.code, at, point),)))
         else:
             self._waiting.append((at, point is Point.AGAIN))
 
@@ -276,24 +206,56 @@ class _Closure:
             or (one.op in ("FOR_ITER", "SEND") and (runs_code or self.program.effects.names.may_swallow))
             or self.program.handlers.catches(self.node.code, at)
         )
+        unwinds = (Node(self.node.code, at, Point.UNWIND),)
         for line in self._lines(one.line):
-            self.moves.append(
-                Move(Act.GO, Event.EXCEPTION, line, Node(self.node.code, at, Point.UNWIND), caught=bool(caught))
-            )
+            step = Step(Event.EXCEPTION, line)
+            self.options.append(Option(step, freed(self.waiting), unwinds, caught=bool(caught)))
 
     def _leave(self, at: int, line: int, how: Point) -> None:
-        for shown in self._lines(line):
-            self.moves.append(Move(Act.LEAVE, Event.RETURN, shown, None, at, how))
+        waiting = self.waiting
+        if how is Point.YIELDED:
+            free = self.node.code in self.program.generators or self.program.effects.names.raises_again
+            waiting = added(waiting, self.node.code, at, free)
+        self.options += [Option(Step(Event.RETURN, shown), waiting, back=how) for shown in self._lines(line)]
 
-    def _enter(self, number: int, at: int) -> None:
+    def _enter(self, number: int, at: int, here: Node | None = None) -> None:
         code = self.program.codes[number]
-        self.moves.append(Move(Act.ENTER, Event.CALL, code.first_line, Node(number, code.start, Point.RUN), at))
+        begins = (Node(number, code.start, Point.RUN),)
+        self.options.append(Option(Step(Event.CALL, code.first_line), self.waiting, begins, None, at, here))
 
     def _resume(
         self, number: int, at: int, goes_on: bool = True, closes: bool = True, back: Point | None = None
     ) -> None:
+        """Waiting generators of a code object go on, or are closed."""
         caught = back is not Point.FAILED or self.program.handlers.catches(self.node.code, at)
-        self.moves.append(Move(Act.RESUME, Event.CALL, NO_LINE, None, at, back, number, goes_on, closes, caught))
+        here = Node(self.node.code, at, back) if back else None
+        for waiter in self.waiting:
+            if waiter.code == number:
+                self._wake(waiter, at, here, goes_on, closes, caught)
+
+    def _wake(
+        self, waiter: Waiter, at: int, here: Node | None, goes_on: bool, closes: bool = True, caught: bool = True
+    ) -> None:
+        instructions = self.program.codes[waiter.code].instructions
+        nodes = [Node(waiter.code, waiter.at + 1, Point.RUN)] if goes_on else []
+        if closes:
+            nodes.append(Node(waiter.code, waiter.at, Point.THROWN))
+            jump = instructions[waiter.at + 2] if waiter.at + 2 < len(instructions) else None
+            # An exception thrown into a generator that delegates may end in the other, which then has returned.
+            if jump is not None and jump.op == "JUMP_BACKWARD_NO_INTERRUPT" and jump.target is not None:
+                nodes.append(Node(waiter.code, jump.target, Point.RETURNED))
+        step = Step(Event.CALL, instructions[waiter.at].line)
+        self.options.append(Option(step, removed(self.waiting, waiter), tuple(nodes), None, at, here, caught))
+
+    def _drop(self) -> None:
+        """What runs when an object is dropped: the frame then goes on as if nothing had been."""
+        program, any_time = self.program, self.program.effects.names.at_any_time
+        for number in program.finalizers:
+            self._enter(number, self.node.at, self.node)
+        closed = [Waiter(number, program.codes[number].born, True, True) for number in program.generators]
+        for waiter in (*self.waiting, *closed):
+            if waiter.free or any_time:
+                self._wake(waiter, self.node.at, self.node, any_time and waiter not in closed)
 
     def _lines(self, line: int) -> Iterable[int]:
         """The lines that an instruction may show: without one of its own, the last one's."""

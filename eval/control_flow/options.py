@@ -1,12 +1,11 @@
-"""The ways on from one configuration of the automaton: a point of a frame, and the generators that wait."""
+"""Configurations of the automaton, a point of a frame and the generators that wait, and the options of going on from one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from enum import Enum
 from typing import NamedTuple
 
 from remedy.data_gen.execution.program import Event
-from remedy.eval.control_flow.moves import Act, Move, Moves, Node, Point
 
 
 class Step(NamedTuple):
@@ -17,6 +16,42 @@ class Step(NamedTuple):
 
 
 END = Step(None, 0)
+
+
+class Point(Enum):
+    """Moment in a frame before an instruction."""
+
+    RUN = 0
+    """It is about to run."""
+    AGAIN = 1
+    """It is about to run again: a loop's next round."""
+    RETURNED = 2
+    """What it called came back by returning."""
+    YIELDED = 3
+    RAISED = 4
+    """What it called came back by raising."""
+    CLOSED = 5
+    """It has closed what it read."""
+    FAILED = 6
+    """It has closed what it read, and raises."""
+    UNWIND = 7
+    """It raised, and that was shown."""
+    THROWN = 8
+    """It waits for a value and is given an exception."""
+    BEFORE = 9
+    """The entry is about to be called."""
+    END = 10
+    """The entry has returned."""
+
+    __hash__ = object.__hash__
+
+
+class Node(NamedTuple):
+    """A point of a frame of a code object."""
+
+    code: int
+    at: int
+    point: Point
 
 
 class Waiter(NamedTuple):
@@ -67,96 +102,18 @@ class Place(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One way to go on: a move, and for a generator that goes on or is closed, which."""
+    """One way to go on, by one event."""
 
     step: Step
-    move: Move
-    waiter: Waiter | None
-    here: Node | None
-    """Where this frame goes on after a call if that is settled; else it depends on how what is called is left."""
     waiting: Waiting
     """Which generators wait then."""
-
-
-class Options:
-    """The options of a program's configurations, and where they lead."""
-
-    def __init__(self, moves: Moves) -> None:
-        self.moves = moves
-        self._found: dict[tuple[Place, bool], tuple[Option, ...]] = {}
-
-    def of(self, place: Place, loose: bool) -> tuple[Option, ...]:
-        """The options there. `loose`: also exceptions that this frame does not catch."""
-        found = self._found.get((place, loose))
-        if found is None:
-            found = self._found[place, loose] = tuple(self._made(*place, loose))
-        return found
-
-    def _made(self, node: Node, waiting: Waiting, loose: bool) -> Iterator[Option]:
-        if node.point is Point.END:
-            yield Option(END, Move(Act.GO, Event.RETURN, 0, node), None, None, waiting)
-            return
-        if node.point is Point.BEFORE:
-            code = self.moves.codes[node.code]
-            move = Move(Act.GO, Event.CALL, code.first_line, node._replace(point=Point.RUN))
-            yield Option(Step(Event.CALL, code.first_line), move, None, None, waiting)
-            return
-        for move in self.moves.of(node):
-            if not (move.caught or loose):
-                continue
-            if move.act is not Act.RESUME:
-                yield Option(Step(move.event, move.line), move, None, None, self._after(node, waiting, move))
-                continue
-            back = Node(node.code, move.at, move.back) if move.back else None
-            for waiter in waiting:
-                if waiter.code == move.code:
-                    yield self._resumed(move, waiter, back, waiting)
-        yield from self._at_any_time(node, waiting)
-
-    def targets(self, option: Option) -> list[Node]:
-        """Return where what is called or goes on begins."""
-        move, waiter = option.move, option.waiter
-        if waiter is None:
-            assert move.node is not None
-            return [move.node]
-        found = []
-        if move.goes_on:
-            found.append(Node(waiter.code, waiter.at + 1, Point.RUN))
-        if move.closes:
-            found.append(Node(waiter.code, waiter.at, Point.THROWN))
-            found += self._delegates(waiter)
-        return found
-
-    def _after(self, node: Node, waiting: Waiting, move: Move) -> Waiting:
-        if move.act is Act.GO and move.event is Event.EXCEPTION:
-            return freed(waiting)
-        if move.act is Act.LEAVE and move.back is Point.YIELDED:
-            free = node.code in self.moves.generators or self.moves.effects.names.raises_again
-            return added(waiting, node.code, move.at, free)
-        return waiting
-
-    def _resumed(self, move: Move, waiter: Waiter, back: Node | None, waiting: Waiting) -> Option:
-        line = self.moves.codes[waiter.code].instructions[waiter.at].line
-        return Option(Step(Event.CALL, line), move, waiter, back, removed(waiting, waiter))
-
-    def _at_any_time(self, node: Node, waiting: Waiting) -> Iterator[Option]:
-        """Return what runs when an object is dropped: the frame then goes on as if nothing had been."""
-        for number in self.moves.finalizers:
-            code = self.moves.codes[number]
-            move = Move(Act.ENTER, Event.CALL, code.first_line, Node(number, code.start, Point.RUN), node.at)
-            yield Option(Step(Event.CALL, code.first_line), move, None, node, waiting)
-        closed = [Waiter(number, self.moves.codes[number].born, True, True) for number in self.moves.generators]
-        any_time = self.moves.effects.names.at_any_time
-        for waiter in (*waiting, *closed):
-            if waiter.free or any_time:
-                goes_on = any_time and waiter not in closed
-                move = Move(Act.RESUME, Event.CALL, -1, None, node.at, None, waiter.code, goes_on)
-                yield self._resumed(move, waiter, node, waiting)
-
-    def _delegates(self, waiter: Waiter) -> list[Node]:
-        """An exception thrown into a generator that delegates may end in the other, which then has returned."""
-        instructions = self.moves.codes[waiter.code].instructions
-        jump = instructions[waiter.at + 2] if waiter.at + 2 < len(instructions) else None
-        if jump is None or jump.op != "JUMP_BACKWARD_NO_INTERRUPT" or jump.target is None:
-            return []
-        return [Node(waiter.code, jump.target, Point.RETURNED)]
+    nodes: tuple[Node, ...] = ()
+    """Where what runs next may go on: this frame, or what it calls or resumes. None: the frame is left."""
+    back: Point | None = None
+    """How it is left."""
+    at: int | None = None
+    """The instruction that this frame waits at, if it calls or resumes another."""
+    here: Node | None = None
+    """Where it goes on after that, if it does not depend on how the other is left."""
+    caught: bool = True
+    """Whether, if an exception is or will be raised, it may end in this frame."""

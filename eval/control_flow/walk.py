@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remedy.eval.control_flow.moves import Act, Moves, Node, Point
-from remedy.eval.control_flow.options import Option, Options, Place, Step, Waiter, joined
+from remedy.eval.control_flow.moves import Moves
+from remedy.eval.control_flow.options import Node, Option, Place, Point, Step, Waiter, joined
 
 MOST = 8
 """More configurations than this at one point are joined into one that allows all that they do."""
@@ -43,8 +43,8 @@ Configurations = Mapping[Place, frozenset[Below]]
 class Walk:
     """Set of places that agree with the frames read so far; it says what may follow. It does not change: `advance` gives another."""
 
-    def __init__(self, options: Options, configurations: Configurations, exceptions: Exceptions) -> None:
-        self.options = options
+    def __init__(self, moves: Moves, configurations: Configurations, exceptions: Exceptions) -> None:
+        self.moves = moves
         self.configurations = configurations
         self._exceptions = exceptions
         self._allowed: frozenset[Step] | None = None
@@ -60,7 +60,7 @@ class Walk:
             if moves.generators and code.runs_later and one.op == "YIELD_VALUE"
         ]
         begin = Place(Node(entry, moves.codes[entry].start, Point.BEFORE), tuple(sorted(waits)))
-        return cls(Options(moves), {begin: frozenset()}, exceptions)
+        return cls(moves, {begin: frozenset()}, exceptions)
 
     def allowed(self) -> frozenset[Step]:
         """Every event and line that can come next.
@@ -76,7 +76,9 @@ class Walk:
         return self._allowed
 
     def _of(self, place: Place, parents: frozenset[Below]) -> Iterable[Option]:
-        return self.options.of(place, self._exceptions == "all" or loose(parents))
+        """The options there; exceptions that no frame catches are among them where they may be raised."""
+        all_may_come = self._exceptions == "all" or loose(parents)
+        return [one for one in self.moves.options(place) if one.caught or all_may_come]
 
     @property
     def node(self) -> Node | None:
@@ -87,9 +89,8 @@ class Walk:
     @property
     def may_drop(self) -> bool:
         """Say if anything may run between any two instructions, since objects may be dropped that run it then."""
-        moves = self.options.moves
         free = any(waiter.free for _, waiting in self.configurations for waiter in waiting)
-        return free or bool(moves.finalizers or moves.generators)
+        return free or bool(self.moves.finalizers or self.moves.generators)
 
     def advance(self, steps: Collection[Step]) -> Walk | None:
         """After a frame that is one of these steps: lines with the same text are told apart by what follows. None: none is allowed."""
@@ -99,31 +100,30 @@ class Walk:
         entered = []
         for place, parents in self.configurations.items():
             for option in self._of(place, parents):
-                move, waiting = option.move, option.waiting
                 if option.step not in wanted:
                     continue
-                if move.act is Act.GO:
-                    assert move.node is not None
-                    found[Place(move.node, waiting)] |= parents
-                elif move.act is Act.LEAVE:
-                    assert move.back is not None
-                    for one in parents:
-                        found[Place(one.back or Node(one.code, one.at, move.back), waiting)] |= one.parents
-                    if not parents:
-                        found[Place(place.node._replace(point=Point.END))] = frozenset()
-                else:
-                    called = (place.node.code, move.at, option.here)
+                targets = [Place(node, option.waiting) for node in option.nodes]
+                if option.at is not None:
+                    called = (place.node.code, option.at, option.here)
                     below[called] |= parents
-                    entered += [(Place(target, waiting), called) for target in self.options.targets(option)]
+                    entered += [(target, called) for target in targets]
+                elif option.back is None:
+                    for target in targets:
+                        found[target] |= parents
+                elif parents:
+                    for one in parents:
+                        found[Place(one.back or Node(one.code, one.at, option.back), option.waiting)] |= one.parents
+                else:
+                    found[Place(place.node._replace(point=Point.END))] = frozenset()
         frames = {back: Below(*back, parents, self._stops(*back) or loose(parents)) for back, parents in below.items()}
         for place, back in entered:
             found[place] |= {frames[back]}
-        return Walk(self.options, _few(found), self._exceptions) if found else None
+        return Walk(self.moves, _few(found), self._exceptions) if found else None
 
     def _stops(self, code: int, at: int, back: Node | None) -> bool:
         """Say if an exception may end in a frame that has called another at an instruction."""
         settled = back is not None and back.point is not Point.FAILED
-        return settled or self.options.moves.stops(code, at)
+        return settled or self.moves.stops(code, at)
 
 
 def _few(configurations: dict[Place, frozenset[Below]]) -> dict[Place, frozenset[Below]]:

@@ -21,7 +21,7 @@ from remedy.eval.control_flow.evaluator.values import (
     may_hold,
     members,
 )
-from remedy.eval.control_flow.moves import Point
+from remedy.eval.control_flow.options import Point
 
 _NEW = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.BinOp, ast.Constant)
 _NEW_CALLS = frozenset({"list", "tuple", "set", "frozenset", "dict", "sorted", "split", "copy"})

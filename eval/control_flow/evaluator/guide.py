@@ -18,8 +18,8 @@ from remedy.eval.control_flow.evaluator.line import Line, Lost, Outcome
 from remedy.eval.control_flow.evaluator.source import Source
 from remedy.eval.control_flow.evaluator.values import UNKNOWN, Function, Unsure, read
 from remedy.eval.control_flow.flow import ControlFlow
-from remedy.eval.control_flow.moves import Moves, Point
-from remedy.eval.control_flow.options import Step
+from remedy.eval.control_flow.moves import Moves
+from remedy.eval.control_flow.options import Point, Step
 from remedy.eval.control_flow.walk import Exceptions, Walk
 
 

@@ -14,7 +14,7 @@ from remedy.eval.control_flow.evaluator.line import Line, Lost, Outcome
 from remedy.eval.control_flow.evaluator.source import COMPREHENSIONS
 from remedy.eval.control_flow.evaluator.values import CHANGE, UNKNOWN, Function, Iter, Own, Raises, Unsure
 from remedy.eval.control_flow.known import NEVER_RUN, words
-from remedy.eval.control_flow.moves import Point
+from remedy.eval.control_flow.options import Point
 
 MOST_STEPS = 4_000
 """Instructions that are evaluated for one frame."""

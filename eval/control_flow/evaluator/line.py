@@ -16,8 +16,7 @@ from remedy.eval.control_flow.evaluator.frame import Frame, change
 from remedy.eval.control_flow.evaluator.source import Source
 from remedy.eval.control_flow.evaluator.values import UNKNOWN
 from remedy.eval.control_flow.known import words
-from remedy.eval.control_flow.moves import Point
-from remedy.eval.control_flow.options import Step
+from remedy.eval.control_flow.options import Point, Step
 
 _GIVES = words("CALL CALL_FUNCTION_EX BINARY_OP BINARY_SUBSCR COMPARE_OP IS_OP CONTAINS_OP LIST_EXTEND SET_UPDATE")
 _GIVES_TOO = ("LOAD_", "UNARY_", "BUILD_")

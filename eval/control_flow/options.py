@@ -108,7 +108,7 @@ class Option(NamedTuple):
     waiting: Waiting
     """Which generators wait then."""
     nodes: tuple[Node, ...] = ()
-    """Where what runs next may go on: this frame, or what it calls or resumes. None: the frame is left."""
+    """Where what runs next may go on: this frame, or what it calls or resumes; empty where the frame is left."""
     back: Point | None = None
     """How it is left."""
     at: int | None = None

@@ -24,10 +24,12 @@ class Proposal(NamedTuple):
 
     tokens: list[int]
     draft: list[int]
-    whole: bool
+    whole: bool = False
     """Whether these are all tokens that stand, so that what is predicted after them counts."""
-    decides: bool
+    decides: bool = False
     """Whether it is read as the plain loop would, so that what is predicted is taken however near a tie."""
+    held: int = 0
+    """How many tokens a cache holds before them."""
 
     @property
     def length(self) -> int:

@@ -134,7 +134,7 @@ class ServedGenerator:
             if draft:
                 self.asked["score"] += 1
                 scores = await self.server.score(row.read, draft)
-                row.judge(Proposal([], draft, True, False), scores, near)
+                row.judge(Proposal([], draft, whole=True), scores, near)
                 luck.right, luck.wrong = luck.right + row.judged, luck.wrong + 1
                 continue
             self.asked["write"] += 1
@@ -146,7 +146,7 @@ class ServedGenerator:
                     f"{self.backend.url}: the server did not hold to the grammar: it wrote token {scores.tokens[0]}"
                 )
             before = len(cursor.generated)
-            stood = row.judge(Proposal([], scores.tokens[:-1], True, True), scores, near)
+            stood = row.judge(Proposal([], scores.tokens[:-1], whole=True, decides=True), scores, near)
             luck.written(truth, cursor.generated[before:], stood == len(scores.tokens) - 1)
         return Written(cursor.generated, row.near_ties)
 

@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -86,18 +86,6 @@ class LocalGenerator:
             yield row.number, Written(row.cursor.generated, row.near_ties)
 
 
-class _Wanted(NamedTuple):
-    """Tokens that a row whose cache holds so many would read next: those that stand, and a draft."""
-
-    held: int
-    tokens: list[int]
-    draft: list[int]
-
-    @property
-    def length(self) -> int:
-        return len(self.tokens) + len(self.draft)
-
-
 class _Batch:
     """Rows that are written together: in every round each reads what stands of it and a draft, in as few calls as pay."""
 
@@ -153,15 +141,15 @@ class _Batch:
             for places in calls([one.length for _, one in members], padding, not uneven, self.most):
                 self._read([members[place] for place in places])
 
-    def _wanted(self, row: Row, live: int) -> _Wanted:
+    def _wanted(self, row: Row, live: int) -> Proposal:
         """Return what would best be read next of a row if it were by itself."""
         held = self.chunks.held(row.number)
         tokens = row.read[held:]
         if not (held or self.plain) and row.lasting:
-            return _Wanted(held, tokens[: row.lasting], [])
+            return Proposal(tokens[: row.lasting], [], held=held)
         if not row.undecided:
-            return _Wanted(held, tokens, self._draft(row, len(tokens), live))
-        return _Wanted(held, tokens if self._as_in_the_loop(row, held) else tokens[:-1], [])
+            return Proposal(tokens, self._draft(row, len(tokens), live), held=held)
+        return Proposal(tokens if self._as_in_the_loop(row, held) else tokens[:-1], [], held=held)
 
     def _draft(self, row: Row, pending: int, live: int) -> list[int]:
         """As many tokens as it pays to guess after so many that stand and are not held: of the truth all, until one was wrong."""
@@ -171,19 +159,18 @@ class _Batch:
             return []
         return row.drafter.draft(row.read, min(room, row.reach) if row.departed else room, row.reach)
 
-    def _proposal(self, row: Row, want: _Wanted, common: int | None) -> Proposal:
+    def _proposal(self, row: Row, want: Proposal, common: int | None) -> Proposal:
         """Return what a row reads next. Tokens that stand come first: what is left of them is read in a later round."""
-        tokens, draft, count = want.tokens, want.draft, want.length
+        tokens, count = want.tokens, want.length
         if want.held and common is not None:
             if self.crops:
                 count = min(count, common)
             else:  # what stands has to be read anyway, if need be in a call of its own
                 count = max(common if common <= count else 1, power_below(len(tokens)))
         if count < len(tokens) or want.held + len(tokens) < len(row.read):
-            return Proposal(tokens[:count], [], False, False)
-        draft = draft[: count - len(tokens)]
-        decides = not draft and self._as_in_the_loop(row, want.held)
-        return Proposal(tokens, draft, True, decides)
+            return Proposal(tokens[:count], [])
+        draft = want.draft[: count - len(tokens)]
+        return Proposal(tokens, draft, whole=True, decides=not draft and self._as_in_the_loop(row, want.held))
 
     def _as_in_the_loop(self, row: Row, held: int) -> bool:
         """Say if the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""

@@ -115,7 +115,7 @@ def test_a_server_writes_what_is_written_here(tmp_path: Path, constraint: str, m
     among goes with the request."""
     made = branching(tmp_path)
     chosen, prompts = 0, [] if known else [prompt_of(truth) for truth in made.truths]
-    for seed, (rate, most) in enumerate([(0.0, 400), (0.05, 150), (0.3, 100), (1.0, 40)]):
+    for seed, (rate, most) in enumerate([(0.0, 400), (0.05, 150), (0.3, 150), (1.0, 40)]):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
         seen = memory and Memory.model_validate(memory)
         asked = CONSTRAINED._replace(max_new_tokens=most, memory=seen, constraint=constraint)

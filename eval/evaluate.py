@@ -299,7 +299,6 @@ def _pools(
 
 
 def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:
-    """Describe the example in its record."""
     guesses = condition.data.task.guesses(example.trace, example.answer)
     return {
         "diagnostic": condition.diagnostic,

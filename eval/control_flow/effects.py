@@ -258,7 +258,6 @@ class _Flow:
         return tuple(before[-1].name.split()) if before else ()
 
     def _call(self, callee: Value, arguments: list[Value], keywords: tuple[str, ...], effect: Effect) -> Value:
-        """Return what a call does and gives back."""
         if callee is not None and callee.kind is Kind.FUNCTION:
             self._escape(arguments)
             effect.runs_escaped = False

@@ -108,7 +108,6 @@ def _bytecode_of(one: Program, python: str | None) -> Bytecode:
 
 
 def _code(fields: list[Any]) -> Code:
-    """A code object as JSON has it."""
     code = Code._make(map(_tuple, fields))
     return code._replace(instructions=[Instruction._make(map(_tuple, one)) for one in code.instructions])
 

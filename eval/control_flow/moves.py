@@ -159,7 +159,6 @@ class _Closure:
                 self._resume(number, at)
 
     def _finish(self, at: int) -> None:
-        """An instruction is done."""
         one = self.code.instructions[at]
         if one.op == "RETURN_VALUE":
             self._leave(at, one.line, Point.RETURNED)
@@ -187,7 +186,6 @@ class _Closure:
                 self._leave(at, self.code.instructions[place].line, Point.RAISED)
 
     def _edge(self, before: int, at: int | None) -> None:
-        """The frame goes on from one instruction to another."""
         if at is None:
             return
         one = self.code.instructions[at]
@@ -198,7 +196,6 @@ class _Closure:
             self._waiting.append((at, point is Point.AGAIN))
 
     def _raise(self, at: int, caught: bool | None = None) -> None:
-        """An instruction raises, which is shown."""
         one = self.code.instructions[at]
         runs_code = bool(self.effects[at].runs_escaped and self.program.effects.escaped)
         caught = (

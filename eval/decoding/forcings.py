@@ -1,18 +1,7 @@
-"""Forcings: the roles that are fed to a model, by name or as a list; it writes the others.
+"""Forcings: the roles that are fed to a model, by name or as a list; it writes the others (`Diagnostic.forcing` describes each).
 
-- `free` feeds the context only.
-- `action_forced` feeds structure, events, actions and queries too, so that the model's own states carry on. On programs with
-  branches these tell which one was taken, and when loops end and calls return.
-- `line_forced` leaves events to the model: it says whether a line, a call, a return or an exception follows before it writes that
-  frame's state and is given its line.
-- `state_forced` feeds structure, states and values: the model writes events, actions and queries.
-- `teacher_forced` feeds every role: one parallel forward pass, in which each token is predicted after the true ones before it.
-- `control_flow` feeds the context only, as `free` does, and knows no truth: events and actions are those that the program's control
-  flow allows, and where it allows one alone that is fed (`constrained`).
-- `guided` is another thing: of these it takes those that evaluating the line on the states that the model has written leads to
-  (`guided`), and feeds what of the next state nothing on the way has changed.
-
-Where states or values are fed, the answer is read from what was given: whether it is right is undefined.
+Where states or values are fed, the answer is read from what was given: whether it is right is undefined. Under a constraint the context
+alone is fed, and no truth is known (`constrained`).
 """
 
 from __future__ import annotations

@@ -124,7 +124,6 @@ class GuidedWalk(TokenWalk):
         return UNCHANGED.text if self.memory.get(name) == text else text
 
     def _with_text(self, token: int) -> GuidedWalk:
-        """After a token of free text."""
         ids = (*self.text.ids, token)
         if self.state is not None and has_quote(self.grammar.tokenizer, token):
             return self._with_certain(ids)

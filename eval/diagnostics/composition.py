@@ -120,7 +120,6 @@ class CompositionDiagnostic(Diagnostic):
         return split, min(self.examples, task.count(split) or 0)
 
     def _cells(self, trained: CompositionTask, family: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """The task and the labels of every condition of a family."""
         functions = self.functions or (trained.functions if family == trained.family else ())
         for name in functions or tuple(FAMILIES[family].functions):
             task: dict[str, Any] = {"family": family, "functions": (name,), "depth": 1, "flatten": trained.flatten}

@@ -63,7 +63,7 @@ class Journal:
             key, near_ties, runs = json.loads(line)
         except ValueError:
             return
-        found = [Generated(*run, tuple(Held(*how) for how in held)) for *run, held in runs]
+        found = [Generated(*run)._replace(held=tuple(Held(*how) for how in run[-1])) for run in runs]
         self._held[key] = Written(found, near_ties)
 
     def _key(self, truth: Encoded, writing: Writing) -> str:

@@ -123,7 +123,6 @@ class _Batch:
         return not live or (len(live) < self.size and taken <= self.available)
 
     def _round(self, live: list[Row]) -> None:
-        """One reading of every row."""
         wanted = [self._wanted(row, len(live)) for row in live]
         lengths = [one.length for one in wanted if one.held]
         common = None

@@ -69,26 +69,6 @@ def test_the_digest_is_that_of_the_values_in_any_precision_that_holds_them() -> 
     assert weights_digest(cast(CausalLM, half)) != weights_digest(cast(CausalLM, torch.nn.Linear(9, 7)))
 
 
-@pytest.mark.parametrize(
-    ("settings", "state", "by_length"),
-    [
-        ({"mixers": ["attention"]}, 0, 2 * 2 * 64),
-        ({"mixers": ["attention"], "window": [16, None]}, 16 * 2 * 64, 2 * 64),
-        ({"mixers": ["mamba2", "gru"]}, 2 * 64 * 128 + 64, 0),
-    ],
-)
-def test_a_description_says_what_a_token_costs(settings: dict[str, Any], state: int, by_length: int) -> None:
-    tokenizer = build_tokenizer(CharacterSettings())
-    config = DecoderConfig.from_settings(DecoderSettings.model_validate(settings), tokenizer.vocab_size)
-    model = DecoderForCausalLM(config)
-    found = describe(model, tokenizer)
-    assert (found["state_floats"], found["state_by_length"]) == (state, by_length)
-    assert found["flops_by_length"] == 2 * by_length
-    table = model.get_input_embeddings().weight.numel()
-    assert found["flops_per_token"] is not None
-    assert found["flops_per_token"] / (2 * (found["parameters"] - table)) == pytest.approx(1.0, abs=0.5)
-
-
 def test_settings_that_are_not_as_published_are_described() -> None:
     def described(**changes: Any) -> dict[str, Any]:
         settings = DecoderSettings.model_validate({"hidden_size": 32, **changes})

@@ -128,7 +128,6 @@ class Frame:
         return given, {str(one.arg): self.known_or_not(one.value) for one in node.keywords}
 
     def _called(self, node: ast.Call) -> Any:
-        """Return what one of Python's own functions or methods gives."""
         given, named = self.arguments(node)
         callee = self.value(node.func)
         if isinstance(callee, Own) and isinstance(node.func, ast.Attribute) and callee.name.startswith("."):

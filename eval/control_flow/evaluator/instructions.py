@@ -248,7 +248,6 @@ def came_back(line: Line, way: Frame) -> None:
 
 
 def _call(line: Line, way: Frame, one: Instruction, at: int) -> None:
-    """Evaluate a call."""
     node = line.nodes[at]
     if isinstance(node, ast.Assert):
         return line.done(way, at)
@@ -284,7 +283,6 @@ def _fits(line: Line, node: ast.Call, number: int) -> bool:
 
 
 def _own(line: Line, way: Frame, node: ast.Call, callee: Any, at: int) -> None:
-    """A call of one of Python's own functions or methods."""
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     receiver = way.known_or_not(owner) if owner is not None else None
     way.values.pop(node, None)

@@ -173,7 +173,6 @@ def _kinds(value: Any) -> Any:
 
 
 def _iterator(name: str, given: Sequence[Any]) -> Iter:
-    """Return what `enumerate` and others give."""
     read = given if name == "zip" else given[:1]
     if not given or len(given) > {"zip": len(given), "enumerate": 2}.get(name, 1):
         raise Unsure

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
-from remedy.data_gen.execution.program import MARKER, Program
+from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.render import render
@@ -25,6 +25,7 @@ from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import ConfigError
 from tests.eval.control_flow.following import true_trace
 from tests.eval.control_flow.plain_programs import Writer
+from tests.eval.control_flow.test_contradiction import LOOP
 from tests.eval.control_flow.test_soundness import cruxeval, humaneval
 from tests.eval.decoding.test_control_flow import (
     BPE,
@@ -66,20 +67,6 @@ def test_on_straight_line_programs_only_new_values_are_left(moves: str) -> None:
             certain, total = found[role]
             assert certain >= total - 2  # the separator after a value that is written
         assert share(found) > 0.8
-
-
-LOOP = Program(
-    f"""\
-def main():  {MARKER}
-    x = [1, 2]
-    for i in x:
-        if i > 1:
-            y = 'aa'
-        else:
-            y = 'b'
-    return y
-"""
-)
 
 
 def at(text: str, locals: Any = "diff") -> GuidedWalk:

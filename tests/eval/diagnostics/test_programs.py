@@ -51,19 +51,6 @@ def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None
     ]
 
 
-def test_of_programs_trained_on_only_the_split_is_evaluated(tmp_path: Path) -> None:
-    path = tmp_path / "many.jsonl"
-    path.write_text(
-        "".join(json.dumps({"code": f"def f(x):\n    return x + {n}", "input": "1"}) + "\n" for n in range(60))
-    )
-    data = config(path)
-    settings = evaluation({}, forcing=["free"], answer_only=[False])
-    (everything,) = conditions_of(settings, Subject(data))
-    (held_out,) = conditions_of(settings, Subject(data, data.task))
-    assert (everything.split, everything.examples, held_out.split) == ("all", 60, "test")
-    assert 0 < held_out.examples < 30
-
-
 def test_generated_programs_are_programs_too(tmp_path: Path) -> None:
     data = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}, "format": "repl"})
     settings = evaluation({"max_new_tokens": 1000}, forcing=["action_forced"], answer_only=[False], examples=3)

@@ -23,16 +23,9 @@ from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build
 
 FORCINGS = ["free", "line_forced", "action_forced", "state_forced", "teacher_forced", ["context", "structure", "value"]]
-CWM = DataConfig.model_validate(
-    {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 1, "answer": "none"}, "reveal": {"spacing": 1}}
-)
-SYMBOLIC = DataConfig.model_validate(
-    {
-        "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4},
-        "format": "symbolic",
-        "reveal": {"spacing": 2},
-    }
-)
+TASK = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}
+SYMBOLIC = DataConfig.model_validate({"task": TASK, "format": "symbolic", "reveal": {"spacing": 2}})
+CWM = DataConfig.model_validate({"task": {**TASK, "length": 1, "answer": "none"}, "reveal": {"spacing": 1}})
 
 
 def model_for(data: DataConfig, seed: int = 0) -> tuple[Any, TraceTokenizer]:

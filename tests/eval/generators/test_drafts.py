@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from remedy.data_gen.roles import Role
-from remedy.eval.decoding.forcings import ACTION_FORCED, FREE
+from remedy.eval.decoding.forcings import FREE
 from remedy.eval.generators import Writing, requests
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.tokenizer import Encoded
@@ -34,32 +34,6 @@ def test_a_trace_that_a_model_gets_right_is_one_call(form: str, name: str, kind:
         )
         assert reader.calls == 1
         assert [run.ids for run in written.runs] == [list(truth.ids[run.start : run.stop]) for run in written.runs]
-
-
-def test_examples_with_nothing_to_write_ask_nothing() -> None:
-    tokenizer, truths = prepared("repl", 2)
-    context = [truth.roles.count(int(Role.CONTEXT)) for truth in truths]
-    prompts = [Encoded(one.ids[:n], one.roles[:n], one.frames[:n], one.strings[:n]) for one, n in zip(truths, context)]
-    reader = Scripted(erring(truths, tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, Kind.CROP)
-    found = drafting(reader, tokenizer, 2).generate(requests(prompts), Writing(ACTION_FORCED))
-    assert [one.runs for one in found] == [[], []]
-    assert reader.calls == 0
-
-
-@pytest.mark.parametrize("name", FORCED)
-def test_one_wrong_token_costs_a_few_calls(name: str) -> None:
-    """A run that is written wrongly, and back in step after it."""
-    tokenizer, (truth,) = prepared("cwm", 1)
-    fed = FORCED[name]
-    places = [at for at, role in enumerate(truth.roles) if role not in fed and not tokenizer.is_special(truth.ids[at])]
-    at = places[len(places) // 2]
-    ids = [*truth.ids, 0]
-    ids[at] = next(
-        token for token in range(tokenizer.vocab_size) if not tokenizer.is_special(token) and token != ids[at]
-    )
-    reader = Scripted(lambda read: ids[min(len(read), len(truth.ids))], tokenizer.vocab_size, Kind.CROP)
-    drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(fed))
-    assert reader.calls <= 5
 
 
 @pytest.mark.parametrize("counted", [False, True], ids=["the same", "with a token that counts"])

@@ -17,7 +17,7 @@ from remedy.eval.scoring.frames import score_frames
 from remedy.models.tokenizer import Encoded
 from remedy.settings import build
 from tests.eval.held import CHARACTERS as TOKENIZER
-from tests.eval.scoring.truths import freely, ids_of, start_of, true_runs
+from tests.eval.scoring.truths import freely, ids_of, start_of
 
 CODE = """def f(s, n):
     parts = [s]
@@ -82,23 +82,6 @@ def replaced(old: str, new: str, count: int = 1) -> Any:
         return out
 
     return change
-
-
-@pytest.mark.parametrize(
-    ("spacing", "shown", "encoding", "forcing"),
-    [(1, "diff", "indexed", "action_forced"), (3, "full", "indexed", "free"), (float("inf"), "diff", "plain", "free")],
-)
-def test_the_truth_is_right_under_every_condition(
-    programs: Path, spacing: float, shown: str, encoding: str, forcing: str
-) -> None:
-    data = config(programs, reveal={"spacing": spacing, "locals": shown}, string_encoding=encoding)
-    example, truth = truth_of(data)
-    record = score(example, truth, true_runs(truth, forcing), data, forcing)
-    assert (record["right"], record["valid_format"]) == (True, True)
-    assert (record["failure"], record["first_error_role"]) == ("", "")
-    written = 1.0 if forcing == "free" else None
-    assert (record["state_exact"], record["key_value_match"], record["value_exact"]) == (1.0, 1.0, 1.0)
-    assert record["action_exact"] == written
 
 
 @pytest.mark.parametrize(

@@ -58,15 +58,15 @@ class _Closure:
 
     def __init__(self, program: Moves, place: Place) -> None:
         self.program = program
-        self.node, self.waiting = node, _ = place
-        self.code: Code = program.codes[node.code]
-        self.effects = program.effects.of[node.code]
+        self.node, self.waiting = place
+        self.code: Code = program.codes[self.node.code]
+        self.effects = program.effects.of[self.node.code]
         self.options: list[Option] = []
         self._seen: set[tuple[int, bool]] = set()
-        self._waiting: list[tuple[int, bool]] = []
-        self._begin(node)
-        while self._waiting:
-            one = self._waiting.pop()
+        self._ahead: list[tuple[int, bool]] = []
+        self._begin(self.node)
+        while self._ahead:
+            one = self._ahead.pop()
             if one not in self._seen:
                 self._seen.add(one)
                 self._run(*one)
@@ -76,7 +76,7 @@ class _Closure:
         at, point = node.at, node.point
         effect = self.effects[at]
         if point in (Point.RUN, Point.AGAIN):
-            self._waiting.append((at, point is Point.AGAIN))
+            self._ahead.append((at, point is Point.AGAIN))
         elif point is Point.UNWIND:
             self._unwind(at, {at})
             if self.code.instructions[at].op in ("FOR_ITER", "SEND"):
@@ -193,7 +193,7 @@ class _Closure:
         if self.code.shows(before, at):
             self.options.append(Option(Step(Event.LINE, one.line), self.waiting, (Node(self.node.code, at, point),)))
         else:
-            self._waiting.append((at, point is Point.AGAIN))
+            self._ahead.append((at, point is Point.AGAIN))
 
     def _raise(self, at: int, caught: bool | None = None) -> None:
         one = self.code.instructions[at]

@@ -77,8 +77,8 @@ class Walk:
 
     def _of(self, place: Place, parents: frozenset[Below]) -> Iterable[Option]:
         """The options there; exceptions that no frame catches are among them where they may be raised."""
-        all_may_come = self._exceptions == "all" or loose(parents)
-        return [one for one in self.moves.options(place) if one.caught or all_may_come]
+        found = self.moves.options(place)
+        return found if self._exceptions == "all" or loose(parents) else [one for one in found if one.caught]
 
     @property
     def node(self) -> Node | None:

@@ -245,7 +245,7 @@ class _Closure:
         self.options.append(Option(step, removed(self.waiting, waiter), tuple(nodes), None, at, here, caught))
 
     def _drop(self) -> None:
-        """What runs when an object is dropped: the frame then goes on as if nothing had been."""
+        """Add what may run when an object is dropped: the frame then goes on as if nothing had been."""
         program, any_time = self.program, self.program.effects.names.at_any_time
         for number in program.finalizers:
             self._enter(number, self.node.at, self.node)

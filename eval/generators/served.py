@@ -81,7 +81,7 @@ class ServedGenerator:
 
     @property
     def about(self) -> About:
-        """What makes an evaluation another one, of the server."""
+        """Facts of the server, which make an evaluation another one."""
         return self.server.about
 
     @property

@@ -40,7 +40,7 @@ class About(NamedTuple):
 
     @property
     def limit(self) -> ContextLimit | None:
-        """How many tokens can be read: one fewer than a sequence may have, for the one that is written."""
+        """Tokens that can be read: one fewer than a sequence may have, for the one that is written."""
         what = "max_model_len, less the token that is written"
         return ContextLimit(self.longest - 1, what, True) if self.longest else None
 

@@ -17,7 +17,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.shards import CARD, WriteConfig, plan, read_manifest, read_shard
 from remedy.files import file_name, replace_file
-from remedy.messages import as_markdown
+from remedy.messages import as_markdown, one_line
 from remedy.settings import dump
 
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
@@ -85,9 +85,9 @@ def _text(
     return f"""---
 {metadata.to_yaml()}
 ---
-# {data.task.kind} traces in {data.format} format
+# {as_markdown(one_line(data.task.kind))} traces in {data.format} format
 
-{data.task.describe()}. Every example is a function of (configuration, split, index). {data.task.split_rule()}.
+{as_markdown(data.task.describe())}. Every example is a function of (configuration, split, index). {data.task.split_rule()}.
 
 {table}
 

@@ -21,7 +21,8 @@ from remedy.models.card import CARD, NOT_EVALUATED, is_hub_name, name_problem, w
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, check_model, file_digest, listed, recorded_weights
 from remedy.models.pretrained import ADAPTER_FILE
 from remedy.models.tokenizer import FILE as TOKENIZER
-from remedy.settings import UserError
+from remedy.settings import UserError, build, load
+from remedy.train.config import RunConfig
 
 MODEL, DATA = "model", "dataset"
 STALE = {MODEL: ["*.safetensors", "*.safetensors.index.json"], DATA: ["data/*.parquet"]}
@@ -46,7 +47,10 @@ def push(
     repo: Annotated[str, typer.Argument(metavar="USER/NAME", help="the repository on the hub")],
     dry_run: Annotated[MaybePath, target("write what would be pushed to this new folder, and ask nobody")] = None,
     results: Annotated[
-        MaybePaths, typer.Option(help="an evaluation of this very model, for its card; may be given several times")
+        MaybePaths,
+        typer.Option(
+            metavar="<path>", help="an evaluation of this very model, for its card; may be given several times"
+        ),
     ] = None,
     license: Annotated[MaybeText, typer.Option(help="the hub's identifier, such as mit or apache-2.0")] = None,
     private: Annotated[bool, typer.Option("--private", help="a repository that is not public")] = False,
@@ -71,7 +75,8 @@ def push(
             print(said)
         if dry_run is not None:
             shutil.copytree(staged.folder, dry_run, dirs_exist_ok=True)
-            print(f"nothing was pushed: {dry_run} holds what would be in the {staged.kind} repository {repo}")
+            place = f"{'private ' if private else ''}{staged.kind} repository {repo}{f', branch {revision}' if revision else ''}"
+            print(f"nothing was pushed: {dry_run} holds what would be in the {place}")
         else:
             print(f"pushed: {upload(staged, repo, private, revision)}")
 
@@ -106,13 +111,14 @@ def _stage_model(folder: Path, out: Path) -> list[str]:
     for name in [*files, CARD]:
         _take(folder, name, out)
     if (out / ADAPTER_FILE).exists():
-        base = json.loads((out / ADAPTER_FILE).read_text(encoding="utf-8"))["base_model_name_or_path"]
+        base = json.loads((out / ADAPTER_FILE).read_text(encoding="utf-8")).get("base_model_name_or_path") or ""
         if not is_hub_name(base):
             raise UserError(
                 f"{folder}: holds adapters of {base}, a folder of this machine, without which nobody can load them: push what `remedy "
                 f"merge {folder} --out MERGED` writes, or train with the hub's name of that model"
             )
     if not (out / CARD).exists():
+        load(RunConfig, out / CONFIG_FILE)  # says what is wrong with one of somebody else
         write_card(out)
     settings = out / "config.json"
     own = settings.exists() and "tokenizer_fingerprint" in settings.read_text(encoding="utf-8")
@@ -135,8 +141,8 @@ def _redact(path: Path) -> bool:
 
 def _stage_data(folder: Path, out: Path) -> list[str]:
     manifest = read_manifest(folder)
-    splits = {split: count for split, count in manifest["splits"].items() if count}
-    for shard in plan(WriteConfig(splits=splits, shard_size=manifest["shard_size"])):
+    held = {key: manifest.get(key) for key in WriteConfig.model_fields}
+    for shard in plan(build(WriteConfig, held, str(folder / MANIFEST))):
         read_shard(folder / "data" / shard.name, digest_of(manifest))
         _take(folder, f"data/{shard.name}", out)
     if not (folder / CARD).exists():
@@ -153,7 +159,7 @@ def _refuse_places(folder: Path, out: Path) -> None:
     for path in _files(out):
         if path.suffix not in (".md", ".yaml", ".json") or path.name in _TOKENIZER_FILES:
             continue
-        if found := re.search(f"{here}|{_PLACE}", path.read_text(encoding="utf-8")):
+        if found := re.search(f"{here}|{_PLACE}", path.read_text(encoding="utf-8", errors="replace")):
             raise UserError(
                 f"{folder / path.name}: names a place on this machine ({one_line(found[0], 100)}): make it anew with the hub's name "
                 "or a relative path, or take it out of your own words"

@@ -18,11 +18,17 @@ from remedy.files import write_text
 from remedy.launch.console import MaybePath, MaybePaths, MaybeText, target
 from remedy.messages import one_line, shown
 from remedy.models.card import CARD, NOT_EVALUATED, is_hub_name, name_problem, without_paths, write_card
-from remedy.models.model_manifest import CONFIG_FILE, SEAL, check_model, file_digest, listed, recorded_weights
-from remedy.models.pretrained import ADAPTER_FILE
+from remedy.models.model_manifest import (
+    ADAPTER_FILE,
+    CONFIG_FILE,
+    SEAL,
+    check_model,
+    file_digest,
+    listed,
+    recorded_weights,
+)
 from remedy.models.tokenizer import FILE as TOKENIZER
 from remedy.settings import UserError, build, load
-from remedy.train.config import RunConfig
 
 MODEL, DATA = "model", "dataset"
 STALE = {MODEL: ["*.safetensors", "*.safetensors.index.json"], DATA: ["data/*.parquet"]}
@@ -88,6 +94,8 @@ def stage(folder: Path, out: Path, results: list[Path], license: str | None) -> 
         UserError: it is neither a finished model nor a whole data set, results are another model's, or what is pushed names a place on
             this machine that cannot be taken out.
     """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder")
     if (folder / MANIFEST).exists():
         if results:
             raise UserError("--results does nothing for a data set: remove it")
@@ -118,7 +126,9 @@ def _stage_model(folder: Path, out: Path) -> list[str]:
                 f"merge {folder} --out MERGED` writes, or train with the hub's name of that model"
             )
     if not (out / CARD).exists():
-        load(RunConfig, out / CONFIG_FILE)  # says what is wrong with one of somebody else
+        from remedy.train.config import RunConfig  # takes seconds
+
+        load(RunConfig, folder / CONFIG_FILE)  # says what is wrong with one of somebody else
         write_card(out)
     settings = out / "config.json"
     own = settings.exists() and "tokenizer_fingerprint" in settings.read_text(encoding="utf-8")

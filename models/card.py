@@ -20,7 +20,7 @@ from safetensors import safe_open
 from remedy.data_gen.config import DataConfig
 from remedy.files import file_name, write_text
 from remedy.messages import as_markdown, one_line
-from remedy.models.model_manifest import CONFIG_FILE, read_training
+from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, read_training
 from remedy.settings import UserError, build, read_yaml
 
 CARD = "README.md"
@@ -39,7 +39,7 @@ def write_card(folder: Path) -> Path:
     """
     written = read_yaml(folder / CONFIG_FILE)
     section, train = written.get("model") or {}, written.get("train") or {}
-    base, adapters = section.get("name_or_path"), (folder / "adapter_config.json").exists()
+    base, adapters = section.get("name_or_path"), (folder / ADAPTER_FILE).exists()
     mixers = section.get("mixers") or []
     task = written["data"]["task"]["kind"]
     tags = ["cwm-remedy", "code-world-model", "execution-traces", task, *mixers, *(["lora"] if adapters else [])]

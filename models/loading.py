@@ -19,9 +19,8 @@ from remedy.models.card import write_card
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read, read_config, read_model
 from remedy.models.mixers import describe_kernels, find_kernels
-from remedy.models.model_manifest import CONFIG_FILE, SEAL, check_model, seal_model
+from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, SEAL, check_model, seal_model
 from remedy.models.pretrained import (
-    ADAPTER_FILE,
     adapter_settings,
     fit_tokenizer,
     four_bit_options,

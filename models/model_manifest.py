@@ -15,6 +15,8 @@ SEAL = "complete.json"
 CONFIG_FILE = "config.yaml"
 """The configuration that made the weights beside it; in a seal with them."""
 TRAINING = "training.json"
+ADAPTER_FILE = "adapter_config.json"
+"""PEFT's, beside adapters."""
 _CURE = "train again with --resume, which writes it from the last checkpoint, or put the file back from a copy"
 _LOADED = {".safetensors", ".json", ".yaml", ".txt", ".model"}
 Digest = Callable[[Path], str | int]

@@ -15,6 +15,7 @@ from remedy.messages import suggest
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read, read_model, refuse_pickles
+from remedy.models.model_manifest import ADAPTER_FILE
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import this_process
@@ -23,7 +24,6 @@ from remedy.settings import UserError, read_yaml
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
 
-ADAPTER_FILE = "adapter_config.json"
 CANNOT = "model {!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access"
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
 """Architectures whose kernels read the weight of `out_proj` past an adapter, so that PEFT refuses one (peft.tuners.tuners_utils)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.splits import SPLITS
-from remedy.data_gen.tasks import humaneval
+from remedy.data_gen.tasks.assertions import arguments_of, asserted, executions
 from remedy.messages import shown
 from remedy.registry import Registry
 from remedy.settings import ConfigError
@@ -119,9 +120,32 @@ def _cruxeval(row: dict[str, Any]) -> Iterable[Case]:
 
 def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
     code, function = row["prompt"] + row["canonical_solution"], row["entry_point"]
-    for number, (arguments, result) in enumerate(humaneval.executions(row["test"])):
+    for number, (arguments, result) in enumerate(executions(row["test"])):
         name = f"{row['task_id']}/{number}"
         yield _called(name, code, arguments, result, function)
+
+
+def _mbpp(row: dict[str, Any]) -> Iterable[Case]:
+    """One program for each test; the split is that of the authors, whose few prompts are for training here."""
+    before = row["test_setup_code"] if "test_setup_code" in row else "\n".join(row["test_imports"])
+    code = f"{before}\n{row['code']}".strip("\n").replace("\r\n", "\n")
+    number = int(row["task_id"])
+    split = "test" if 10 < number <= 510 else "validation" if 510 < number <= 600 else "train"
+    tests = "\n".join([*row["test_list"], *row.get("challenge_test_list", [])])
+    for place, (function, arguments, result) in enumerate(asserted(tests, ast.parse(tests).body)):
+        yield _called(f"mbpp/{number}/{place}", code, arguments, result, function)._replace(
+            split=split, licence="CC BY 4.0"
+        )
+
+
+def _livecodebench(row: dict[str, Any]) -> Iterable[Case]:
+    """A call of the execution task, whose `input` is a whole call."""
+    match ast.parse(row["input"], mode="eval").body:
+        case ast.Call(func=ast.Name(function)) as call:
+            arguments = arguments_of(row["input"], call)
+        case _:
+            raise ValueError(f"input {shown(row['input'])} is no call of a function")
+    return [_called(f"livecodebench/{row['id']}", row["code"], arguments, row["output"], function)]
 
 
 def _own(row: dict[str, Any]) -> Iterable[Case]:
@@ -139,6 +163,8 @@ BENCHMARKS.update(
     {
         "cruxeval": Benchmark("cruxeval-org/cruxeval", "test", _cruxeval),
         "humaneval": Benchmark("openai/openai_humaneval", "test", _humaneval),
+        "mbpp": Benchmark("google-research-datasets/mbpp", "train+validation+test+prompt", _mbpp),
+        "livecodebench": Benchmark("livecodebench/execution-v2", "test", _livecodebench),
     }
 )
 

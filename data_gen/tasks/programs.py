@@ -57,7 +57,8 @@ class ProgramsTask(Task):
 
     kind: Literal["programs"] = "programs"
     benchmark: Annotated[str, one_of(BENCHMARKS)] | None = None
-    """CruxEval-O (800 functions) or HumanEval (723 executions), from the Hugging Face hub unless a `path` is given."""
+    """CruxEval-O (800 functions), HumanEval (723 executions), MBPP (its tests) or the execution task of LiveCodeBench, from the Hugging
+    Face hub unless a `path` is given."""
     path: str | None = None
     """A JSONL file in the benchmark's own form. Without a benchmark: a folder of `.py` files with a marked entry point, or a
     JSONL file whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output`, `id` and `split`. Programs below
@@ -79,7 +80,7 @@ class ProgramsTask(Task):
     def _given(self) -> ProgramsTask:
         if self.benchmark is None and self.path is None:
             raise ValueError(
-                "task programs needs `benchmark: cruxeval` or `humaneval`, or the `path` of your own programs"
+                "task programs needs a `benchmark`, such as `cruxeval`, or the `path` of your own programs"
             )
         return self
 

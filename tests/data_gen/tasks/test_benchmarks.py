@@ -10,7 +10,7 @@ from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.pool import trace_all
 from remedy.data_gen.execution.program import ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
-from remedy.data_gen.tasks.humaneval import executions
+from remedy.data_gen.tasks.assertions import executions
 from remedy.data_gen.tasks.program_sources import read_cases
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.values import same_value
@@ -99,3 +99,61 @@ def test_a_result_other_than_the_stated_one_is_a_mismatch(tmp_path: Path) -> Non
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = DataConfig.model_validate({"task": {"kind": "programs", "path": str(path)}})
     assert [example.outcome for example in examples(data, "all", [0, 1])] == ["ok", "mismatch"]
+
+
+ROWS = {
+    "mbpp": [
+        {
+            "task_id": 12,
+            "code": "import math\r\ndef helper(n):\r\n\treturn math.floor(n)\r\ndef add(a, b=0):\r\n\treturn helper(a) + b ",
+            "test_setup_code": "",
+            "test_list": ["assert add(1.5, 2)==(3) ", "assert add(\n4) == 4", "x = 1"],
+            "challenge_test_list": ["assert add(1) == 1.0"],
+        },
+        {
+            "task_id": 601,
+            "code": "def up(s):\n    return sep.join(s)",
+            "test_imports": ["sep = '-'"],
+            "test_list": ["assert up('ab') == 'a-b'"],
+        },
+    ],
+    "livecodebench": [
+        {
+            "id": "sample_0",
+            "code": "def countOdd(a):\n    return len([x for x in a if x % 2])",
+            "input": "countOdd(a = [1, 2, 3])",
+            "output": "2",
+        }
+    ],
+}
+FOUND = {
+    "mbpp": [
+        ("mbpp/12/0", "add(1.5, 2)", "3", "test"),
+        ("mbpp/12/1", "add( 4)", "4", "test"),
+        ("mbpp/12/2", "add(1)", "1.0", "test"),
+        ("mbpp/601/0", "up('ab')", "'a-b'", "train"),
+    ],
+    "livecodebench": [("livecodebench/sample_0", "countOdd(a = [1, 2, 3])", "2", None)],
+}
+
+
+@pytest.mark.parametrize("benchmark", ROWS)
+def test_rows_of_other_benchmarks_are_calls_with_known_results(benchmark: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS[benchmark]))
+    cases = read_cases(benchmark, str(path))
+    assert [(case.id, case.expected, case.split) for case in cases] == [
+        (name, *rest) for name, _, *rest in FOUND[benchmark]
+    ]
+    for case, (_, call, result, _) in zip(cases, FOUND[benchmark]):
+        assert case.program.code.endswith(f"    return {call}\n")
+        [traced] = trace_all([case.program], TracerConfig())
+        assert isinstance(traced, Trace)
+        assert traced.result is not None
+        assert same_value(traced.result.text, result)
+
+
+def test_an_input_that_is_no_call_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "row.jsonl").write_text(json.dumps({**ROWS["livecodebench"][0], "input": "3"}))
+    with pytest.raises(ConfigError, match="input '3' is no call"):
+        read_cases("livecodebench", str(tmp_path / "row.jsonl"))

@@ -1,23 +1,20 @@
-"""Executions of HumanEval: calls with known results, taken from each problem's tests.
-
-The rule: of the statements of `check(candidate)` that are `assert candidate(..) == X`, `assert candidate(..)` or
-`assert not candidate(..)`, the first five.
-"""
+"""Calls with known results, taken from assertions: `assert f(..) == X`, `assert f(..)` and `assert not f(..)`."""
 
 from __future__ import annotations
 
 import ast
 import dis
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 MOST = 5
+"""Executions of a HumanEval problem."""
 _OF_CONSTANTS = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 _LINE_BREAK = re.compile(r"\s*\n\s*")
 
 
 def executions(test: str) -> list[tuple[str, str]]:
-    """(arguments, repr of the result) of a problem's first five such assertions, on one line each as written.
+    """(arguments, repr of the result) of the first five assertions of HumanEval's `check(candidate)`, on one line each as written.
 
     Raises:
         SyntaxError: the test does not parse.
@@ -26,26 +23,29 @@ def executions(test: str) -> list[tuple[str, str]]:
     functions = [node for node in ast.parse(test).body if isinstance(node, ast.FunctionDef) and node.name == "check"]
     if len(functions) != 1:
         raise ValueError("the test has no single function `check`")
-    return list(_calls(test, functions[0]))[:MOST]
+    calls = asserted(test, functions[0].body)
+    return [(arguments, result) for function, arguments, result in calls if function == "candidate"][:MOST]
 
 
-def _calls(test: str, check: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    for statement in check.body:
+def asserted(source: str, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
+    """(function, arguments, repr of the result) of each such assertion among the statements of a source."""
+    for statement in statements:
         match statement:
             case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[expected])):
-                result = _result(test, expected)
+                result = _result(source, expected)
             case ast.Assert(test=ast.Call() as call):
                 result = "True"
             case ast.Assert(test=ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call)):
                 result = "False"
             case _:
                 continue
-        if isinstance(call.func, ast.Name) and call.func.id == "candidate":
-            yield _arguments(test, call), result
+        if isinstance(call.func, ast.Name):
+            yield call.func.id, arguments_of(source, call), result
 
 
-def _arguments(test: str, call: ast.Call) -> str:
-    written = ast.get_source_segment(test, call)
+def arguments_of(source: str, call: ast.Call) -> str:
+    """The arguments of a call in a source as written, on one line."""
+    written = ast.get_source_segment(source, call)
     assert written is not None
     return _one_line(written[written.index("(") + 1 : -1])
 

@@ -53,10 +53,10 @@ def trace(
     The trace is of the first run of the marked function, from its call to its return. An exception that leaves it ends the
     trace normally: its EXCEPTION and RETURN frames are the record. No exception of the program's leaves this function.
     What it draws from `random` is what follows `random.seed(0)`.
-    `untrusted`: this process is the program's own. The record is sealed against it, and no interrupt is the user's. Its audit hook stays
-    until the process ends and slows all that follows: trace one such program a process. `again`: this is
-    a second run, which finds out what is of a run and not of the program: objects are to have other addresses, in another order, and
-    one that reads the clock has no trace.
+    `untrusted`: this process is the program's own. The record is sealed against it, and no interrupt is the user's. Its audit hook
+    stays until the process ends and slows all that follows: trace one such program a process.
+    `again`: this is a second run, which finds out what is of a run and not of the program: objects are to have other addresses, in
+    another order, and one that reads the clock has no trace.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be

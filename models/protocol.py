@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -41,23 +41,3 @@ class CausalLM(Protocol):
     def state_dict(self) -> Mapping[str, Tensor]: ...
 
     def named_modules(self) -> Iterator[tuple[str, nn.Module]]: ...
-
-
-class Reader(Protocol):
-    """A causal language model that reads a batch of sequences, and reads on from where each of them stands.
-
-    A row's logits depend on that row alone, whatever else is in the batch.
-    """
-
-    @property
-    def limit(self) -> int | None:
-        """Return how many tokens of a sequence it can read at all; None if there is no end."""
-
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Begin anew with these prompts, of any lengths; logits (B, V) after the last token of each."""
-
-    def step(self, tokens: Sequence[int | None]) -> Tensor:
-        """Read one more token of each row; logits (B, V). None: the row is complete, and its logits mean nothing from now on."""
-
-    def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-        """Return for each sequence in turn the logits (T, V) after every token, from one pass; what prefill left behind stays."""

@@ -58,7 +58,8 @@ class Measured(NamedTuple):
 
 
 class ModelReader:
-    """A model as a `Reader`. It is measured when it is first needed.
+    """Reads a batch of sequences, and on from where each of them stands; a row's logits depend on that row alone. The model is measured
+    when it is first needed.
 
     Raises:
         UserError: from any method: the model is not causal, or cannot be run at all.
@@ -75,6 +76,7 @@ class ModelReader:
 
     @property
     def limit(self) -> int | None:
+        """Return how many tokens of a sequence it can read at all; None if there is no end."""
         return self.context.tokens if self.context is not None and self.context.hard else None
 
     @property
@@ -126,6 +128,7 @@ class ModelReader:
 
     @torch.no_grad()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Begin anew with these prompts, of any lengths; logits (B, V) after the last token of each."""
         self._sequences = [list(prompt) for prompt in prompts]
         self._chunks = self.chunks() if self.kind is not Kind.PLAIN else None
         if self._chunks is None:
@@ -134,6 +137,7 @@ class ModelReader:
 
     @torch.no_grad()
     def step(self, tokens: Sequence[int | None]) -> Tensor:
+        """Read one more token of each row; logits (B, V). None: the row is complete, and its logits mean nothing from now on."""
         reading = {row: token for row, token in enumerate(tokens) if token is not None}
         for row, token in reading.items():
             self._sequences[row].append(token)
@@ -151,6 +155,7 @@ class ModelReader:
 
     @torch.no_grad()
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+        """Return for each sequence in turn the logits (T, V) after every token, from one pass; what prefill left behind stays."""
         for batch in self._fitting(sequences):
             for row, sequence in zip(self._whole(batch), batch):
                 yield row[: len(sequence)]

@@ -15,7 +15,7 @@ from remedy.eval.decoding.cursor import Cursor, Generated
 from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions
 from remedy.eval.generators.scores import most_likely
 from remedy.models.context_length import ContextLimit
-from remedy.models.protocol import Reader
+from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -25,7 +25,7 @@ class LoopGenerator:
     name = "the model"
     context: ContextLimit | None = None
 
-    def __init__(self, reader: Reader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
+    def __init__(self, reader: ModelReader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
         self.reader = reader
         self.tokenizer = tokenizer
         self.batch_size = batch_size
@@ -54,7 +54,7 @@ class LoopGenerator:
 
 
 def decode_as(
-    reader: Reader, tokenizer: TraceTokenizer, asked: Sequence[Request], writing: Writing
+    reader: ModelReader, tokenizer: TraceTokenizer, asked: Sequence[Request], writing: Writing
 ) -> list[list[Generated]]:
     """Greedy decoding of a batch; per example, the runs the model wrote, in order.
 
@@ -73,7 +73,7 @@ def decode_as(
     return [cursor.generated for cursor in cursors]
 
 
-def _step(reader: Reader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[int]]) -> None:
+def _step(reader: ModelReader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[int]]) -> None:
     """Read the prompts and then token by token, until every row is complete or waits."""
     logits = reader.prefill(prompts)
     while True:
@@ -88,7 +88,7 @@ def _step(reader: Reader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[
 
 
 def predict(
-    reader: Reader,
+    reader: ModelReader,
     tokenizer: TraceTokenizer,
     examples: Sequence[Encoded],
     predicted: frozenset[Role],
@@ -110,7 +110,7 @@ def predict(
 
 
 def _in_windows(
-    reader: Reader, examples: Sequence[Encoded], memory: Memory | None, special_ids: Mapping[Special, int]
+    reader: ModelReader, examples: Sequence[Encoded], memory: Memory | None, special_ids: Mapping[Special, int]
 ) -> Iterator[tuple[int, Window, Tensor]]:
     """The true sequences in parallel passes, as many windows at once as there are examples: an example's number, one of its windows,
     and the logits (N, V) for the tokens that are predicted in it, up to its end: all but the very first token of an example."""

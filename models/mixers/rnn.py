@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +19,18 @@ CUDNN_WITH_BF16 = 91300
 
 
 class Recurrent(Mixer):
-    """A recurrent module of PyTorch's and an output projection."""
+    """A recurrent module of PyTorch's, with so many vectors of state, and an output projection."""
 
-    def __init__(self, config: DecoderConfig, layer: int, kind: type[nn.GRU] | type[nn.LSTM]) -> None:
+    kind: ClassVar[type[nn.GRU] | type[nn.LSTM]]
+    states: ClassVar[int]
+
+    def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
-        self.rnn = kind(config.hidden_size, config.hidden_size, batch_first=True)
+        self.rnn = self.kind(config.hidden_size, config.hidden_size, batch_first=True)
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+
+    def state_floats(self) -> tuple[int, int]:
+        return self.states * self.rnn.hidden_size, 0
 
     def own_path(self, device: torch.device, dtype: torch.dtype) -> str:
         if device.type != "cuda" or dtype != torch.bfloat16 or has_bf16():
@@ -49,8 +55,7 @@ def has_bf16() -> bool:
 class GRU(Recurrent):
     """Gated recurrent unit (Cho et al., 2014) with an output projection."""
 
-    def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__(config, layer, nn.GRU)
+    kind, states = nn.GRU, 1
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
         stored = self.read_state(cache)
@@ -58,22 +63,15 @@ class GRU(Recurrent):
         self.write_state(cache, state[0])
         return self.out_proj(y)
 
-    def state_floats(self) -> tuple[int, int]:
-        return self.rnn.hidden_size, 0
-
 
 @MIXERS.register("lstm")
 class LSTM(Recurrent):
     """Long short-term memory (Hochreiter & Schmidhuber, 1997) with an output projection."""
 
-    def __init__(self, config: DecoderConfig, layer: int) -> None:
-        super().__init__(config, layer, nn.LSTM)
+    kind, states = nn.LSTM, 2
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
         stored = self.read_state(cache)
         y, state = self.run(x, tuple(s[None].contiguous() for s in stored.unbind(1)) if stored is not None else None)
         self.write_state(cache, torch.cat(state).transpose(0, 1))
         return self.out_proj(y)
-
-    def state_floats(self) -> tuple[int, int]:
-        return 2 * self.rnn.hidden_size, 0

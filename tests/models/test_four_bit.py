@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from remedy.eval.checkpoint import weights_digest
 from remedy.eval.records.folder import read_request
@@ -21,7 +20,7 @@ from remedy.models.pretrained import beside, build_pretrained, is_in_4bit
 from remedy.models.tokenizer_backends import HuggingFaceSettings
 from remedy.settings import UserError
 from tests.launch.in_process import remedy
-from tests.models.test_tokenizer import pretrained
+from tests.models.test_tokenizer import write_llama
 from tests.tiny_cwm import write_tiny_cwm
 
 DATA = {"task": {"kind": "composition", "depth": 1}, "format": "cwm"}
@@ -101,9 +100,7 @@ def test_rows_that_were_trained_beside_adapters_become_the_models_and_the_adapte
     embeddings: str, tied: bool, tmp_path: Path
 ) -> None:
     base, run = tmp_path / "base", tmp_path / "run"
-    words = len(AutoTokenizer.from_pretrained(pretrained(base, [])))
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
-    LlamaForCausalLM(LlamaConfig(vocab_size=words, tie_word_embeddings=tied, **sizes)).save_pretrained(base)
+    write_llama(tied, base, 64)
     tokenizer = tokenizers.build_tokenizer(HuggingFaceSettings(name_or_path=str(base)))
     settings = {"kind": "pretrained", "name_or_path": str(base), "lora": {"r": 2, "embeddings": embeddings}}
     trained: Any = build_pretrained(PretrainedSettings.model_validate(settings), tokenizer, torch.float32, False)

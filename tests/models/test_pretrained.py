@@ -9,8 +9,6 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
     LogitsProcessorList,
 )
 
@@ -26,7 +24,7 @@ from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer_backends import CharacterSettings, HuggingFaceSettings, Symbols, SymbolSettings
 from remedy.settings import UserError
 from tests.models.test_padding import assert_a_pipeline_writes_what_the_model_writes
-from tests.models.test_tokenizer import pretrained
+from tests.models.test_tokenizer import pretrained, write_llama
 from tests.tiny_cwm import write_tiny_cwm
 from tests.tiny_models import tiny_model
 
@@ -63,13 +61,7 @@ def assert_ends_where_traces_end(folder: Path, tokenizer: tokenizers.TraceTokeni
 def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_path: Path) -> None:
     """A pretrained model that never saw a trace: its new embeddings must come back with its adapters."""
     base = tmp_path / "base"
-    words = len(
-        AutoTokenizer.from_pretrained(pretrained(base, [], bos_token="<s>", eos_token="</s>", pad_token="</s>"))
-    )
-    torch.manual_seed(0)
-    LlamaForCausalLM(
-        LlamaConfig(vocab_size=words, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
-    ).save_pretrained(base)
+    words = write_llama(False, base, bos_token="<s>", eos_token="</s>", pad_token="</s>")
     tokenizer = hf(str(base))
     assert min(tokenizer.new_ids) >= words
     config = PretrainedSettings(name_or_path=str(base), lora={"r": 2})  # type: ignore[arg-type]

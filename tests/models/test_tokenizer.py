@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import tokenizers as hf
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
@@ -103,6 +104,16 @@ def pretrained(
     fast.add_tokens(special, special_tokens=True)
     fast.save_pretrained(folder)
     return folder
+
+
+def write_llama(tied: bool, folder: Path, hidden_size: int = 16, **roles: str) -> int:
+    """A small model with such a tokenizer, which never saw a trace; returns its tokens."""
+    words = len(AutoTokenizer.from_pretrained(pretrained(folder, [], **roles)))
+    torch.manual_seed(0)
+    sizes = {"hidden_size": hidden_size, "intermediate_size": 2 * hidden_size, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=words, tie_word_embeddings=tied, num_hidden_layers=1, **sizes)  # type: ignore[arg-type]
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return words
 
 
 def test_a_hugging_face_tokenizer_gains_the_trace_tokens_it_lacks_and_reuses_the_others(tmp_path: Path) -> None:

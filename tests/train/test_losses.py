@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM
@@ -23,7 +22,7 @@ from remedy.train.config import RunConfig
 from remedy.train.losses import Head, mean_loss
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
-from tests.models.test_tokenizer import pretrained
+from tests.models.test_tokenizer import write_llama
 from tests.tiny_cwm import write_tiny_cwm
 from tests.tiny_models import FAMILIES, tiny_model
 
@@ -64,13 +63,6 @@ def adapted(lora: dict[str, Any], tied: bool, folder: Path) -> Any:
             if parameter.requires_grad:
                 parameter += 0.02 * torch.randn_like(parameter)
     return model.train()
-
-
-def write_llama(tied: bool, folder: Path) -> None:
-    words = len(AutoTokenizer.from_pretrained(pretrained(folder, [])))
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    LlamaForCausalLM(LlamaConfig(vocab_size=words, tie_word_embeddings=tied, **sizes)).save_pretrained(folder)  # type: ignore[arg-type]
 
 
 def batch(words: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,9 +12,9 @@ from remedy.settings import UserError, build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
+from tests.models.test_tokenizer import write_llama
 from tests.tiny_cwm import write_tiny_cwm
 from tests.tiny_models import tiny_model
-from tests.train.test_losses import write_llama
 
 TRAIN = {"max_steps": 4, "logging_steps": 1, "save_steps": 2, "threads": 1, "learning_rate": 0.003}
 RUN: dict[str, Any] = {

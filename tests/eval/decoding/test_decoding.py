@@ -16,7 +16,6 @@ from remedy.eval.generators.loop import decode_as, predict
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.protocol import Reader
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
@@ -85,7 +84,7 @@ def assert_same(left: list[Generated], right: list[Generated]) -> None:
 
 
 def decode(
-    reader: Reader,
+    reader: ModelReader,
     tokenizer: TraceTokenizer,
     examples: Sequence[Encoded],
     fed: frozenset[Role],

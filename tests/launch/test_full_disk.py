@@ -1,12 +1,16 @@
-"""A disk that is full: one line, status 2, nothing torn; then it goes on."""
+"""A disk that is full: one line, status 2, nothing torn; a kill: no process is left. Then it goes on, to the same bytes."""
 
 from __future__ import annotations
 
 import contextlib
 import resource
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -60,6 +64,24 @@ def test_generate_on_a_full_disk_goes_on_to_the_same_bytes(tmp_path: Path) -> No
     for folder in (out, whole):
         assert here("generate", tmp_path / "data.yaml", "--out", folder).status == 0
     assert files(out) == files(whole)
+
+
+@pytest.mark.slow
+def test_generate_killed_at_any_moment_leaves_no_process_and_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump({**DATA, "write": {"splits": {"train": 800}, "shard_size": 20}}))
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    words = ["generate", str(tmp_path / "data.yaml"), "--out", str(out), "--workers", "2"]
+    process = subprocess.Popen([sys.executable, "-m", "remedy.launch.cli", *words], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(out.rglob("*.parquet"))) < 7 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+    for folder in (out, whole):
+        assert here("generate", tmp_path / "data.yaml", "--out", folder).status == 0
+    assert files(out, "data/*") == files(whole, "data/*")  # and nothing half-written is left beside them
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""Chunked and parallel forms of delta rules, state spaces and paths are the recurrences that define them, forward and backward."""
+"""Chunked and parallel forms of delta rules, state spaces and paths are the recurrences that define them, forward and backward; where
+eigenvalues of a transition lie."""
 
 from __future__ import annotations
 

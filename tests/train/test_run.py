@@ -1,4 +1,5 @@
-"""Training runs in real processes: killed and resumed, on two processes, tracked, and stopped by what a user can put right."""
+"""Training runs in real processes: killed and resumed, on two processes, tracked, and stopped by what a user can put right; and what
+weight decay leaves alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoder as a Transformers model: saved, loaded, bound to its tokenizer, and with gradient checkpointing the same in less memory."""
+"""The decoder as a Transformers model: saved, loaded, bound to its tokenizer; with gradient checkpointing the same in less memory."""
 
 from __future__ import annotations
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +30,6 @@ from remedy.models.tokenizer_backends import (
     SymbolSettings,
     TokenizerError,
 )
-from remedy.settings import ConfigError, build
-from remedy.train.config import RunConfig
-from tests.models.end_to_end import trained_and_evaluated
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
 BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
@@ -271,25 +266,6 @@ def test_tokens_of_strings_are_marked(tokenizer: TraceTokenizer, written: list[S
     text = "".join(span.piece for span in written if span.string and isinstance(span.piece, str))
     assert bool(marked) == bool(text)
     assert tokenizer is BPE or tokenizer.decode(marked) == text
-
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def bytes_kind() -> Iterator[None]:
-    runpy.run_path(str(ROOT / "examples" / "plugins" / "raw_bytes.py"))
-    yield
-    del TOKENIZERS["raw_bytes"]
-
-
-@pytest.mark.usefixtures("bytes_kind")
-def test_a_kind_registered_outside_generates_trains_and_evaluates(tmp_path: Path) -> None:
-    records = trained_and_evaluated(tmp_path, tokenizer={"kind": "raw_bytes"})
-    assert len(records) == 2
-    assert json.loads((tmp_path / "run" / tokenizers.FILE).read_text())["config"] == {"kind": "raw_bytes"}
-    with pytest.raises(ConfigError, match="did you mean 'raw_bytes'"):
-        build(RunConfig, {"data": DATA.model_dump(), "tokenizer": {"kind": "raw_byte"}}, "x")
 
 
 def test_kinds_that_need_data_say_so_without() -> None:

@@ -44,9 +44,9 @@ class Comparison(Settings):
     solved_at: float | Literal["above chance"] = Field(default=BAR)
     """A run solves the task if the lower end of its rate's 95 % interval reaches this; `above chance`: the best rate without a model
     (a guess, the start given back, one answer for all)."""
-    asks: tuple[Question, ...] = ()
-    """The tests of recipes: `solved` compares how many runs solve the task, `rates` compares their rates; with both, each has half
-    the level. By default `rates` from five seeds a side (six for paired runs), `solved` below."""
+    asks: Question | None = None
+    """The test of recipes: `solved` compares how many runs solve the task, `rates` compares their rates. By default `rates` from five
+    seeds a side (six for paired runs), `solved` below."""
     primary: bool = False
     """The experiment's main comparison, judged at the full level whatever the number of others."""
 
@@ -55,13 +55,6 @@ class Comparison(Settings):
     def _share(cls, value: float | str) -> float | str:
         if not isinstance(value, str) and not 0 < value < 1:
             raise ValueError(f"{value} is no share between 0 and 1, and not 'above chance'")
-        return value
-
-    @field_validator("asks")
-    @classmethod
-    def _once(cls, value: tuple[Question, ...]) -> tuple[Question, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("name a question once")
         return value
 
     @model_validator(mode="after")

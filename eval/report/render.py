@@ -176,7 +176,7 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
         "high": high,
         "level": item.level,
         "p": item.evidence.p_value,
-        "asked": list(item.evidence.asked),
+        "asked": item.evidence.asked,
         "token_ratio": None if math.isnan(item.token_ratio) else item.token_ratio,
         "programs": item.programs,
         "remarks": list(item.remarks),

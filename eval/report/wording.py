@@ -179,8 +179,7 @@ def evidence_row(item: Verdict) -> list[str]:
     asked, found, (name, share), p = item.evidence.asked, item.found, item.without, item.evidence.p_value
     tests = [
         f"{p:.3f}" if p >= 0.001 else "<\N{NO-BREAK SPACE}0.001",
-        " and ".join(OF[question] for question in asked),
-        "level shared" if len(asked) > 1 else "",
+        OF[asked] if asked else "",
         "" if item.level == ALONE else f"judged at {item.level:.2g}",
     ]
     moved = f"{found.gained:.0f} gained, {found.lost:.0f} lost" if item.comparison.metric == "answer" else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from remedy.eval.stats.clusters import LEVEL, quantile
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
@@ -42,7 +41,7 @@ def smallest_difference(
 
 
 def decidable(
-    asks: Sequence[Question],
+    asks: Question | None,
     solved_at: float | str,
     seeds: tuple[float, float],
     matched: bool,
@@ -58,13 +57,12 @@ def decidable(
     if max(whole) < 2 or (min(whole) < 2 and not matched):
         return points_seen
     few = max(whole) < RUNS_ON_BOTH if matched else min(whole) < SEEDS_A_SIDE
-    asks = tuple(asks) or (("solved",) if few else ("rates",))
-    level /= len(asks)
-    if asks == ("solved",) and not isinstance(solved_at, str) and rate_of([True] * clusters).low < solved_at:
+    asks = asks or ("solved" if few else "rates")
+    if asks == "solved" and not isinstance(solved_at, str) and rate_of([True] * clusters).low < solved_at:
         return f"nothing: {clusters} programs cannot show {solved_at:.0%}, even if all are right; {programs_for(solved_at)} can"
-    if all(least_p(question, (whole[0], whole[1]), matched) >= level for question in asks):
+    if least_p(asks, (whole[0], whole[1]), matched) >= level:
         return "nothing: too few seeds"
-    if "rates" in asks:
+    if asks == "rates":
         return points_seen
     if matched:
         return "trainings that solve it on one side alone"

@@ -45,21 +45,16 @@ class VerdictWord(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """Evidence of a comparison. `tests`: of each question that is asked of recipes; none of single runs. `up`, `down`: two-sided
-    p-values of the treatment being better, and worse: of the tests, multiplied by the number of questions, which share the level; at
-    least those of these runs on other programs, and where the sides differ in their number of seeds, those of the interval over
-    seeds (a permutation test of means keeps its level under unequal variances only where numbers are equal)."""
+    """Evidence of a comparison. `asked`: the question that is asked of recipes; none of single runs. `up`, `down`: two-sided p-values
+    of the treatment being better, and worse: at least those of these runs on other programs, and where the sides differ in their
+    number of seeds, those of the interval over seeds (a permutation test of means keeps its level under unequal variances only where
+    numbers are equal)."""
 
-    tests: dict[Question, Test]
+    asked: Question | None
     up: float
     down: float
     solved: Test | None
     """Of the trainings that solve the task, asked or not."""
-
-    @property
-    def asked(self) -> tuple[Question, ...]:
-        """The questions."""
-        return tuple(self.tests)
 
     @property
     def p_value(self) -> float:
@@ -67,28 +62,25 @@ class Evidence(NamedTuple):
         return min(1.0, self.up, self.down)
 
 
-def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Sequence[Question] = ()) -> Evidence:
-    """The evidence of a comparison. `asks`: the questions; by default the one that so many seeds can decide: their rates from five a
+def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Question | None = None) -> Evidence:
+    """The evidence of a comparison. `asks`: the question; by default the one that so many seeds can decide: their rates from five a
     side, and six that are on both sides, the solved trainings below.
 
     Raises:
         ValueError: rates are asked of fewer seeds.
     """
     if not found.repeated:
-        return Evidence({}, *found.runs.p_values(), None)
-    if "rates" in asks and found.rates is None:
-        raise ValueError("too few seeds for a test of rates")
+        return Evidence(None, *found.runs.p_values(), None)
     solved = _solved(found, baseline, treatment)
-    tests: dict[Question, Test] = {}
-    for question in asks or ("solved" if found.rates is None else "rates",):
-        test = solved if question == "solved" else found.rates
-        assert test is not None
-        tests[question] = test
-    sides = [[2 * len(tests) * min(one) for one in zip(*tests.values())], found.runs.p_values()]
-    if found.recipes is not None and "rates" in tests and not _matched(found) and found.seeds[0] != found.seeds[1]:
+    asked: Question = asks or ("solved" if found.rates is None else "rates")
+    test = solved if asked == "solved" else found.rates
+    if test is None:
+        raise ValueError("too few seeds for a test of rates")
+    sides = [(2 * test.up, 2 * test.down), found.runs.p_values()]
+    if found.recipes is not None and asked == "rates" and not _matched(found) and found.seeds[0] != found.seeds[1]:
         sides.append(found.recipes.p_values())
     up, down = (max(one) for one in zip(*sides))
-    return Evidence(tests, up, down, solved)
+    return Evidence(asked, up, down, solved)
 
 
 def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:

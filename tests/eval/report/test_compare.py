@@ -141,7 +141,7 @@ def test_a_table_with_seeds_is_several_runs(tmp_path: Path) -> None:
     (verdict,) = compare_logs(tmp_path / "a.jsonl", tmp_path / "b.jsonl").verdicts
     assert verdict.found.seeds == (6, 6)
     assert verdict.word is VerdictWord.HELPED
-    assert verdict.evidence.asked == ("rates",)
+    assert verdict.evidence.asked == "rates"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ CONNECT = 10.0
 """Seconds that a connection may take."""
 QUIET = 10.0
 """Seconds between two lines that say that requests fail."""
+LARGEST = 256 << 20
+"""Bytes of a reply; one of more is none that was asked for."""
 
 
 class ServerClosed(UserError):
@@ -120,11 +122,10 @@ class HttpClient:
     async def _once(
         self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float
     ) -> Mapping[str, Any]:
-        assert self._client is not None, "outside of `opened`"
         url = self.backend.url + path
         try:
             # httpx's own time-out is between two bytes: one that sends a byte now and then would never reach it.
-            reply = await asyncio.wait_for(self._client.request(method, url, json=content), seconds)
+            reply = await asyncio.wait_for(self._whole(method, url, content), seconds)
         except (asyncio.TimeoutError, httpx.TimeoutException):
             raise _Late("no reply in time") from None
         except httpx.RequestError as error:
@@ -151,3 +152,14 @@ class HttpClient:
             given = "does not take the key in" if self.key else "asks for a key: set"
             said = f"the server {given} the environment variable {KEY}"
         raise Refused(f"{url}: status {status}: {said}", status)
+
+    async def _whole(self, method: str, url: str, content: Mapping[str, Any] | None) -> httpx.Response:
+        """A reply that is read to its end."""
+        assert self._client is not None, "outside of `opened`"
+        body = bytearray()
+        async with self._client.stream(method, url, json=content) as reply:
+            async for piece in reply.aiter_bytes():
+                body += piece
+                if len(body) > LARGEST:
+                    raise UserError(f"{url}: a reply of more than {LARGEST >> 20} MiB: is this the server?")
+        return httpx.Response(reply.status_code, content=bytes(body))

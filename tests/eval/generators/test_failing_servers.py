@@ -108,6 +108,14 @@ def refused(server: ContractServer, tokenizer: TraceTokenizer, **settings: Any) 
     return message.removeprefix(url)
 
 
+def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    server = ContractServer(model, tokenizer)
+    server.script = lambda number, content: lambda reply: reply.update(padding="." * 300_000)
+    monkeypatch.setattr("remedy.eval.generators.http_client.LARGEST", 1 << 18)
+    assert "a reply of more than 0 MiB: is this the server?" in refused(server, tokenizer)
+
+
 def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer = model_for(SYMBOLIC)
     wider, characters = model_for(CWM)

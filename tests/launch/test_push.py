@@ -15,12 +15,13 @@ import yaml
 from huggingface_hub import ModelCard, constants
 from transformers import AutoModelForCausalLM
 
+from remedy.checksums import write_json
 from remedy.data_gen.card import size_category
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate_checkpoint
 from remedy.models.card import NOT_EVALUATED, without_paths
 from remedy.models.loading import load_checkpoint, merge
-from remedy.models.model_manifest import check_model, recorded_weights, seal_model
+from remedy.models.model_manifest import check_model, file_digest, recorded_weights, seal_model
 from remedy.settings import load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
@@ -298,6 +299,10 @@ def test_links_and_seals_that_lead_elsewhere_are_refused(model: Path, tmp_path: 
     (tmp_path / "model" / "x.json").symlink_to(tmp_path / "secret.json")
     seal_model(tmp_path / "model")
     assert "x.json: leads to another place" in refused(*words)
+    (tmp_path / "model" / "x.json").unlink()
+    files = {"../secret.json": [2, file_digest(tmp_path / "secret.json")]}
+    write_json(tmp_path / "model" / "complete.json", {"files": files})
+    assert "secret.json: leads to another place" in refused(*words)
 
 
 @pytest.mark.parametrize("name", ["model", "a/b/c", "me/my model", "me/--x", "https://huggingface.co/me/x", "me/é"])

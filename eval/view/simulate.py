@@ -254,18 +254,18 @@ def summary(found: Simulation, first: int, calls: int, seconds: float) -> dict[s
     else:
         said["no answer"] = found.problem
     if found.score is not None:
-        said |= _verdict(found, found.score, first)
+        said |= _verdict(found, found.score)
     return {name: visible(cut(text, LONGEST)) for name, text in said.items()}
 
 
-def _verdict(found: Simulation, score: Score, first: int) -> dict[str, str]:
+def _verdict(found: Simulation, score: Score) -> dict[str, str]:
     """Say if it is right, or where it first differs, and in what."""
-    answer, place = "right" if score["right"] else "wrong", score["frames_right"]
-    if score["first_error_frame"] < 0:
+    answer, place, number = "right" if score["right"] else "wrong", score["frames_right"], score["first_error_frame"]
+    if number < 0:
         return {"checked": f"every frame is right, and the answer is {answer}"}
     written, true = (frames[place] if place < len(frames) else None for frames in (found.frames, found.true))
     said = {
-        "checked": f"the answer is {answer}; first error at frame {first + place} ({score['first_error_role']})",
+        "checked": f"the answer is {answer}; first error at frame {number} ({score['first_error_role']})",
         "written": _described(written, found.problem),
         "true": _described(true),
     }

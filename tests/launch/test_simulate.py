@@ -74,6 +74,7 @@ def test_a_wrong_trace_says_what_was_written_and_what_is_true(checkpoint: Path, 
     assert "  <- first error\n" in done.output
     place = re.search(r"checked: the answer is \w+; first error at frame (\d+) \((\w+)\)\n", done.output)
     assert place is not None
+    assert f"\nframe {place[1]}  <- first error\n" in done.output
     assert "\nwritten: " in done.output
     assert "\ntrue: line" in done.output
     assert "were certain" in done.output

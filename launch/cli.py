@@ -34,7 +34,7 @@ TOOLS = {
     ),
     "simulate": (
         "simulate",
-        "Print a model's trace of your program as it is written, with the model's own probability of it.",
+        "Print a model's trace of your program, frame by frame, with the model's own probability of it.",
     ),
     "harvest": ("tools", "Make programs of packages: real functions, with calls that were really made."),
     "plan": ("tools", "Print what a training run needs of memory and time."),

@@ -53,7 +53,7 @@ def problem_writer() -> Callable[[str, str], bytes]:
 
 
 def reply_writer() -> Callable[[Trace], bytes]:
-    """Return what writes a trace as a reply, which `replies.checked` reads back.
+    """Return what writes a trace as a reply, which `replies.read` reads back.
 
     Made before a program runs, of what a program cannot replace afterwards.
     """

@@ -1,7 +1,7 @@
 """Context that a row still sees, with a memory (`data.memory`).
 
 A row forgets where a frame is closed: what it still sees is then read anew, at positions that begin anew, as in a row of training
-(`data_gen.windows`). Nothing here knows what is fed, or how the next token is found.
+(`data_gen.window_examples`). Nothing here knows what is fed, or how the next token is found.
 """
 
 from __future__ import annotations

@@ -91,27 +91,32 @@ describe_object = _describer(object.__repr__)
 
 MOST_ATTRIBUTES, DEEPEST = 16, 4
 """Attributes of an object that are written, and levels of objects and containers in one another."""
+_HEAP_TYPE = 1 << 9
+"""The flag of types that are made while Python runs, as every `class` is."""
 
 
 def attributes_describer() -> Callable[[Any], Value]:
-    """Make a `describe` that writes objects without a `__repr__` of their own with their attributes, `<Point x=1 y=2>`, also those in
-    lists, tuples, sets and dicts.
+    """Make a `describe` that writes objects of classes without a `__repr__` of their own with their attributes, `<Point x=1 y=2>`, also
+    those in lists, tuples, sets and dicts. Python's own, such as tracebacks and iterators, are written as `describe` does.
 
-    Slots come first, then other attributes in the order in which they were set. An object inside itself or below DEEPEST levels is
-    `<Point ...>`; `...` stands for attributes after MOST_ATTRIBUTES. No property is read: of the program's code only `__repr__`s run.
+    Slots come first, then other attributes in the order in which they were set; members of sets are sorted by their text, since objects
+    lie in them by address. An object inside itself or below DEEPEST levels is `<Point ...>`; `...` stands for attributes after
+    MOST_ATTRIBUTES. No property is read: of the program's code only `__repr__`s run.
     """
     exact_type, plain, identity, length, name_of, string = type, describe, id, len, type_name, str
-    new_value, pairs, copied = tuple.__new__, dict.items, list
+    new_value, pairs, copied, in_order = tuple.__new__, dict.items, list, sorted
+    flags, heap, of_class = type.__dict__["__flags__"].__get__, _HEAP_TYPE, types.MappingProxyType.items
     bases, members = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
     default, slot, instance_dict = object.__repr__, types.MemberDescriptorType, types.GetSetDescriptorType
     most, deepest = MOST_ATTRIBUTES, DEEPEST
-    brackets: dict[type, tuple[str, str]] = {
-        list: ("[", "]"),
-        tuple: ("(", ")"),
-        set: ("{", "}"),
-        frozenset: ("frozenset({", "})"),
-        dict: ("{", "}"),
-    }
+    brackets = (  # nothing that can be changed, and nothing that asks a type for its hash
+        (list, ("[", "]")),
+        (tuple, ("(", ")")),
+        (set, ("{", "}")),
+        (frozenset, ("frozenset({", "})")),
+        (dict, ("{", "}")),
+    )
+    mapping, plain_set, frozen_set, plain_tuple = dict, set, frozenset, tuple
     path: list[int] = []
 
     def attributes(value: Any, known: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
@@ -128,12 +133,12 @@ def attributes_describer() -> Callable[[Any], Value]:
         return found
 
     def inside(value: Any, kind: type, known: list[tuple[str, Any]]) -> str:
-        if kind is dict:
+        if kind is mapping:
             return ", ".join([f"{text(key)}: {text(one)}" for key, one in copied(pairs(value))])
-        if kind in brackets:
-            return ", ".join([text(one) for one in copied(value)]) + (
-                "," if kind is tuple and length(value) == 1 else ""
-            )
+        if not known:
+            parts = [text(one) for one in copied(value)]
+            parts = in_order(parts) if kind is plain_set or kind is frozen_set else parts
+            return ", ".join(parts) + ("," if kind is plain_tuple and length(parts) == 1 else "")
         found = attributes(value, known)
         return "".join([f" {name}={text(one)}" for name, one in found[:most]] + [" ..."] * (length(found) > most))
 
@@ -141,12 +146,16 @@ def attributes_describer() -> Callable[[Any], Value]:
         shown, kind = plain(value).text, exact_type(value)
         if " object>" not in shown:
             return shown
-        known = [pair for base in bases(kind)[::-1] for pair in copied(pairs(dict(members(base))))]
-        if kind not in brackets and dict(known)["__repr__"] is not default:
-            return shown
-        before, after = brackets[kind] if kind in brackets else (f"<{name_of(kind)}", ">")
+        ends = [marks for one, marks in brackets if one is kind]
+        known = []
+        if not ends:
+            every = [pair for base in bases(kind)[::-1] for pair in copied(of_class(members(base)))]
+            known = [(name, part) for name, part in every if exact_type(name) is string]
+            if not flags(kind) & heap or mapping(known)["__repr__"] is not default:
+                return shown
+        before, after = ends[0] if ends else (f"<{name_of(kind)}", ">")
         if identity(value) in path or length(path) >= deepest:
-            return f"{before}{'' if kind in brackets else ' '}...{after}"
+            return f"{before}{'' if ends else ' '}...{after}"
         path.append(identity(value))
         try:
             return f"{before}{inside(value, kind, known)}{after}"
@@ -155,6 +164,9 @@ def attributes_describer() -> Callable[[Any], Value]:
 
     def describe_attributes(value: Any) -> Value:
         """Write a runtime value down as `describe` does, and objects with their attributes. Raises whatever a `__repr__` raises."""
-        return new_value(Value, (text(value), name_of(exact_type(value))))
+        written = text(value)
+        if not written.isascii():  # names of attributes, which may hold lone surrogates
+            written = written.encode("utf-8", "backslashreplace").decode("utf-8")
+        return new_value(Value, (written, name_of(exact_type(value))))
 
     return describe_attributes

@@ -22,6 +22,7 @@ from remedy.data_gen.execution.program import Event, Frame, Program, ProgramErro
 from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
+_FUNCTION = types.FunctionType
 RUNS_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
 _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compiler knows; a class body's are any mapping
 
@@ -322,9 +323,11 @@ def _sealer() -> Generator[int, Any, None]:
 def _state(functions: tuple[types.FunctionType, ...]) -> list[object]:
     """All that the functions are and see, but for the count they keep: the same objects as long as nothing is replaced."""
     state: list[object] = [Event.__hash__]
-    own: tuple[Any, ...] = (*functions, Frame.__init__)
+    own: list[Any] = [*functions, Frame.__init__]
     for one in own:
         state += [one.__code__, one.__defaults__, one.__kwdefaults__]
         cells = zip(one.__code__.co_freevars, one.__closure__ or ())
-        state += [cell.cell_contents for name, cell in cells if name != "written"]
+        seen = [cell.cell_contents for name, cell in cells if name != "written"]
+        state += seen
+        own += [inner for inner in seen if type(inner) is _FUNCTION and inner not in own]
     return state

@@ -132,3 +132,16 @@ def test_no_forgery_passes(box: Sandbox, what: str) -> None:
     assert seen == TRUTH
     assert found.result == ("2", "int")
     assert not any(frame.source.startswith("secret") for frame in found.frames)
+
+
+def test_an_object_cannot_change_how_attributes_are_written() -> None:
+    point = "class P:\n    def __init__(self, x):\n        self.x = x\n"
+    liar = (
+        f"{FRAMES_UP}{point}class Liar:\n    def __repr__(self):\n        text = up('inside').__closure__[-1].cell_contents\n"
+        "        consts = tuple('<forged ' if one == '<' else one for one in text.__code__.co_consts)\n"
+        "        text.__code__ = text.__code__.replace(co_consts=consts)\n        return '<Liar object>'\n"
+    )
+    with Sandbox(TracerConfig(objects="attributes")) as box:
+        assert box.trace(program("p = P(1)", point)).frames[-2].locals["p"].text == "<P x=1>"  # type: ignore[index]
+        with pytest.raises(ProgramError, match="changed the functions that trace it"):
+            box.trace(program("q = Liar()\np = P(1)", liar))

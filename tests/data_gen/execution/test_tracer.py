@@ -97,6 +97,23 @@ def slots():
     one = Both()
     one.b, one.later = "a > b", None
     return one
+def error():
+    try:
+        1 / 0
+    except ZeroDivisionError as found:
+        return found.__traceback__
+class Key(str):
+    def __eq__(self, other):
+        raise SystemExit
+    def __hash__(self):
+        return hash("__repr__")
+class Hash(type):
+    def __hash__(self):
+        raise SystemExit
+def named(name):
+    one = Hash("Named", (), {Key("x"): 1})()
+    one.__dict__[name] = 1
+    return one
 def many(made):
     made.__dict__.update((f"a{number}", number) for number in range(20))
     return made
@@ -113,7 +130,12 @@ SHOWN = {
     ),
     "many(Point(0, 0)).x, ' object>'": "(0, ' object>')",
     "many(Point(0, 0))": f"<Point x=0 y=0 {' '.join(f'a{n}={n}' for n in range(14))} ...>",
-    "[Own(), object(), set()]": "[Own(<object object>), <object>, set()]",
+    "[Own(), object(), set(), property(), error()]": (
+        "[Own(<object object>), <object object>, set(), <property object>, <traceback object>]"
+    ),
+    "{Point(n, 0) for n in range(9)}": f"{{{', '.join(f'<Point x={n} y=0>' for n in range(9))}}}",
+    "named(chr(0xd800))": "<Named \\ud800=1>",
+    "named(Key('x'))": "<Named>",
 }
 
 

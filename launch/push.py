@@ -36,6 +36,8 @@ STALE = {MODEL: ["*.safetensors", "*.safetensors.index.json"], DATA: ["data/*.pa
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 _PLACE = r'path\w*"?\s*:\s*"?(?:/[^/\s"]+|~|[A-Za-z]:)[\\/][^\s",}]*'
 """A key that names a path, with an absolute one."""
+_HOMES = r'(?<![\w.-])/(?:home|Users)/[^/\s"]+/'
+"""Homes of people, perhaps on the machine that trained."""
 
 
 class Staged(NamedTuple):
@@ -169,7 +171,7 @@ def _refuse_places(folder: Path, out: Path) -> None:
     for path in _files(out):
         if path.suffix not in (".md", ".yaml", ".json") or path.name in _TOKENIZER_FILES:
             continue
-        if found := re.search(f"{here}|{_PLACE}", path.read_text(encoding="utf-8", errors="replace")):
+        if found := re.search(f"{here}|{_HOMES}|{_PLACE}", path.read_text(encoding="utf-8", errors="replace")):
             raise UserError(
                 f"{folder / path.name}: names a place on this machine ({one_line(found[0], 100)}): make it anew with the hub's name "
                 "or a relative path, or take it out of your own words"
@@ -183,7 +185,7 @@ def _take(folder: Path, name: str, out: Path) -> None:
         UserError: it is elsewhere.
     """
     path = folder / name
-    if path.is_symlink() or ".." in Path(name).parts or Path(name).is_absolute():
+    if path.resolve() != folder.resolve() / name or Path(name).is_absolute():
         raise UserError(f"{path}: leads to another place, which may hold anything: put the file itself there")
     if path.is_file():
         (out / name).parent.mkdir(exist_ok=True)

@@ -71,7 +71,7 @@ def write_card(folder: Path) -> Path:
         "Learnt": f"tokens of the roles {', '.join(train.get('loss_roles') or ['of the trace'])}",
         **_training(folder),
     }
-    table = "\n".join(f"| {head} | {cell(value)} |" for head, value in rows.items() if value)
+    table = "\n".join(f"| {cell(head)} | {cell(value)} |" for head, value in rows.items() if value)
     packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "torch", "transformers"))
     text = f"""---
 {metadata.to_yaml()}

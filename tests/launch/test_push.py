@@ -277,6 +277,7 @@ def test_a_data_sets_folder_opens_with_datasets_and_is_whole(
         (lambda folder: [path.unlink() for path in folder.iterdir() if path.is_file()], "is neither a finished run's"),
         (lambda folder: (folder / "README.md").write_text("---\n: [\n---\n"), "metadata cannot be read"),
         (lambda folder: (folder / "README.md").write_text(f"in {folder.parent}/x"), "names a place on this machine"),
+        (lambda folder: (folder / "README.md").write_text("see file:///home/me/x"), r"names a place .*\(/home/me/\)"),
     ],
 )
 def test_a_folder_that_is_not_whole_or_not_ours_is_refused(
@@ -300,9 +301,11 @@ def test_links_and_seals_that_lead_elsewhere_are_refused(model: Path, tmp_path: 
     seal_model(tmp_path / "model")
     assert "x.json: leads to another place" in refused(*words)
     (tmp_path / "model" / "x.json").unlink()
-    files = {"../secret.json": [2, file_digest(tmp_path / "secret.json")]}
-    write_json(tmp_path / "model" / "complete.json", {"files": files})
-    assert "secret.json: leads to another place" in refused(*words)
+    (tmp_path / "model" / "linked").symlink_to(tmp_path)
+    for name in ("../secret.json", "linked/secret.json", str(tmp_path / "secret.json")):
+        files = {name: [2, file_digest(tmp_path / "secret.json")]}
+        write_json(tmp_path / "model" / "complete.json", {"files": files})
+        assert "secret.json: leads to another place" in refused(*words)
 
 
 @pytest.mark.parametrize("name", ["model", "a/b/c", "me/my model", "me/--x", "https://huggingface.co/me/x", "me/é"])

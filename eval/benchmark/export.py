@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from jinja2 import Environment, StrictUndefined
 
 from remedy.checksums import digest_of
@@ -31,8 +32,9 @@ from remedy.eval.diagnostics import Condition
 from remedy.eval.scoring.frames import answer_places
 from remedy.files import file_name, write_text
 from remedy.messages import shown
+from remedy.models.card import cell, without_paths
 from remedy.plugins import plugins_section
-from remedy.settings import ConfigError, UserError, apply_changes, build, dump
+from remedy.settings import ConfigError, UserError, apply_changes, build
 
 PACKAGE = "cwm_benchmark"
 """The package in an exported folder: the scorer, and the tasks of inspect_ai."""
@@ -60,6 +62,7 @@ NOTICES = {
     "humaneval": ("https://github.com/openai/human-eval", "Copyright (c) OpenAI (https://openai.com)"),
 }
 """Sources of published programs under the MIT licence, which asks for its notice in every copy."""
+_MIT = {"MIT", *(f"MIT, {source}" for source, _ in NOTICES.values())}
 QUESTIONS = {
     True: "What are the values of all variables at the end? Reply with one line of the form `{form}`, and nothing else.",
     False: "What does the function marked START_OF_TRACE return? Reply with the value alone, as Python's repr writes it.",
@@ -77,6 +80,11 @@ class Frozen(NamedTuple):
     shots: list[dict[str, Any]]
     left_out: Counter[str]
     licences: list[str]
+
+    @property
+    def other_licences(self) -> list[str]:
+        """Those that are not MIT."""
+        return [licence for licence in self.licences if licence not in _MIT]
 
     def said_left_out(self) -> str:
         """Say in words how many are left out, and why."""
@@ -104,7 +112,9 @@ def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
         for form in ("trace", "answer"):
             _render("lm_eval_task.yaml", out / "lm_eval" / f"{one.name}_{form}.yaml", one=one, form=form)
         budget = {"max_new_tokens": max(one.config.max_new_tokens, one.most_tokens)}
-        write_text(out / "evaluate" / f"{one.name}.yaml", dump(one.config.changed(budget)))
+        settings = without_paths(one.config.changed(budget).model_dump(mode="json"))
+        text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+        write_text(out / "evaluate" / f"{one.name}.yaml", text)
     _render("utils.py", out / "lm_eval" / "utils.py")
     for name in ("__init__.py", "__main__.py", "inspect_tasks.py"):
         _render(name, out / PACKAGE / name, most=max((one.most_tokens for one in frozen), default=0))
@@ -113,7 +123,7 @@ def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
     digests = {one.name: digest_of({"rows": one.rows}) for one in frozen}
     licences = {licence for one in frozen for licence in one.licences}
     absent = {name: facts for name, facts in NOTICES.items() if f"MIT, {facts[0]}" not in licences}
-    free = {"notices": NOTICES, "absent": absent, "all_mit": all(licence.startswith("MIT") for licence in licences)}
+    free = {"notices": NOTICES, "absent": absent, "all_mit": licences <= _MIT}
     for name in ("README.md", "LICENSE", "pyproject.toml"):
         _render(name, out / name, frozen=frozen, digests=digests, **free, **about)
     return out / "README.md"
@@ -159,7 +169,7 @@ def licences_of(task: Task) -> list[str]:
         return ["MIT" if type(task).__module__.startswith("remedy.") else "that of its plug-in"]
     if task.benchmark in NOTICES:
         return [f"MIT, {NOTICES[task.benchmark][0]}"]
-    return sorted({case.licence or "that of its source" for case in load_cases(task)})
+    return sorted({cell(case.licence or "that of its source") for case in load_cases(task)})
 
 
 def _anywhere(config: EvalConfig, data: DataConfig) -> EvalConfig:
@@ -197,6 +207,11 @@ def _texts(spans: Sequence[Span], special: bool = False) -> Iterator[str]:
 
 def _refuse(name: str, condition: Condition) -> None:
     data = condition.data
+    path = data.task.path if isinstance(data.task, ProgramsTask) and data.task.benchmark is None else None
+    if path is not None and Path(path).is_absolute():
+        raise ConfigError(
+            f"{name}: {shown(path)} is a place on this machine, which examples would name to others: give a relative path"
+        )
     wanted = {"format": "repl", "context": True, "memory": None, "string_encoding": "plain"}
     for key, value in wanted.items():
         if getattr(data, key) != value:

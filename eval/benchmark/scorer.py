@@ -80,8 +80,10 @@ def main(data: Path) -> None:
     given = parser.parse_args()
     try:
         written = read(given.outputs)
-        outputs = {str(line["id"]): str(line["written"]) for line in written}
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        outputs = {str(line["id"]): line["written"] for line in written}
+        if other := next((key for key, text in outputs.items() if not isinstance(text, str)), None):
+            raise TypeError(f"what was written for {other!r} is no text: leave out what has no output")
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         parser.error(f'{given.outputs}: cannot be read as JSON lines with "id" and "written": {error}')
     if len(outputs) < len(written):
         parser.error(f"{given.outputs}: an example is there twice: give one output of each")

@@ -230,6 +230,7 @@ def _inspect_rows(path: Path, about: Mapping[str, Any], samples: Iterable[Mappin
             scores |= (
                 {f"{one},{scorer}": each for one, each in value.items()} if isinstance(value, dict) else {scorer: value}
             )
+        scores = {name: value for name, value in scores.items() if value == value}  # its sign of no score is NaN
         name, fields = f"{sample['id']}-{sample['epoch']}", sample.get("metadata") or {}
         rows.append(Row(about["eval"]["task"], "", name, scores, fields, str(sample["id"])))
     return rows

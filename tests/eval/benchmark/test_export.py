@@ -105,6 +105,8 @@ def test_the_scorer_needs_python_alone(folder: Path, site: Path, evaluated: Eval
     (tmp_path / "outputs.jsonl").write_text("\n".join([*lines, lines[0]]))
     twice = run(folder)
     assert (twice.returncode, "is there twice" in twice.stderr) == (2, True)
+    (tmp_path / "outputs.jsonl").write_text(json.dumps({"id": next(iter(evaluated.written)), "written": None}))
+    assert "is no text: leave out what has no output" in run(folder).stderr
     assert sum(path.stat().st_size for path in site.rglob("*")) < 5_000_000
     assert {path.stem for path in (folder / PACKAGE).glob("*.py")} == {
         *(name.rpartition(".")[2] for name in MODULES),
@@ -154,15 +156,27 @@ def test_published_programs_come_from_a_file_with_licence_and_what_is_left_out(t
     assert "cruxevla.split=all: changes no configuration" in remedy([*command, "cruxevla.split=all"]).errors
 
 
-def test_only_what_is_under_mit_is_said_to_be(tmp_path: Path) -> None:
-    own = [{"code": "def f(x): return x", "input": "1", "id": "a", "licence": "Apache-2.0"}]
-    (tmp_path / "own.jsonl").write_text(json.dumps(own[0]))
-    task = {"kind": "programs", "path": str(tmp_path / "own.jsonl")}
+@pytest.mark.parametrize("licence", ["Apache-2.0", "MITRE's own"])
+def test_only_what_is_under_mit_is_said_to_be_and_no_place_or_licence_acts(
+    licence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = f"{licence[:5]}.jsonl"  # what was read stays in memory by its path
+    own = {"code": "def f(x): return x", "input": "1", "id": "a", "licence": f"{licence} |<b>\n# x"}
+    rows = [{**own, "id": "b", "licence": "MIT"}, own]
+    (tmp_path / name).write_text("".join(f"{json.dumps(one)}\n" for one in rows))
+    task = {"kind": "programs", "path": name}
     config = {"set": {"task": task, "format": "repl"}, "diagnostics": [{"kind": "programs", "answer_only": [False]}]}
     config["diagnostics"][0]["forcing"] = ["free"]
-    card = export_benchmark({"own": build(EvalConfig, config, "test")}, tmp_path / "out").read_text()
-    assert "license" not in yaml.safe_load(card.split("---\n")[1])
-    assert "not under this licence: Apache-2.0" in (tmp_path / "out" / "LICENSE").read_text()
+    card = export_benchmark({"no": build(EvalConfig, config, "test")}, tmp_path / "out").read_text()
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert ("license" in front, front["configs"][0]["config_name"]) == (False, "no")
+    assert f"{licence} \\|&lt;b> # x" in card
+    assert f"not under this licence: {licence}" in (tmp_path / "out" / "LICENSE").read_text()
+    assert 'name: "no"' in (tmp_path / "out" / "lm_eval" / "no_trace.yaml").read_text()
+    config["set"]["task"] = {**task, "path": str(tmp_path / name)}  # type: ignore[index]
+    with pytest.raises(ConfigError, match="is a place on this machine"):
+        export_benchmark({"no": build(EvalConfig, config, "test")}, tmp_path / "other")
 
 
 def test_separators_within_a_text_are_no_ends_of_lines(tmp_path: Path) -> None:

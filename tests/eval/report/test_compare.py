@@ -1,6 +1,7 @@
 """Logs of lm-evaluation-harness and inspect_ai, written by them (`examples/harness_logs/make.py`), judged by our rules."""
 
 import json
+import math
 import shutil
 import zipfile
 from pathlib import Path
@@ -83,13 +84,13 @@ def test_a_scorer_of_several_scores_gives_each_by_its_name(tmp_path: Path) -> No
 
 
 def test_examples_that_no_log_scores_are_counted(tmp_path: Path) -> None:
-    """Of a sample without any score, and of one that another scorer alone has scored, in each log."""
+    """Of a sample without any score, one that another scorer alone has scored, and one whose scorer failed (NaN), in each log."""
     both = {"exact": {"value": "C"}, "length": {"value": 3}}
-    scores: list[dict | None] = [both, both, None, {"length": both["length"]}]
+    scores: list[dict | None] = [both, both, None, {"length": both["length"]}, {**both, "exact": {"value": math.nan}}]
     sides = [inspect_log(tmp_path / name, scores) for name in ("a.json", "b.json")]
     assert compare_logs(*sides, Reading(metric="exact")).remarks == [
-        *(f"{side}: 2 of 4 examples have no score, the first of them '2-1'." for side in sides),
-        "b in place of a on reverse: 2 of 4 examples are not scored in every log: left out.",
+        *(f"{side}: 3 of 5 examples have no score, the first of them '2-1'." for side in sides),
+        "b in place of a on reverse: 3 of 5 examples are not scored in every log: left out.",
     ]
 
 

@@ -47,7 +47,8 @@ def arguments_of(source: str, call: ast.Call) -> str:
     """The arguments of a call in a source as written, on one line."""
     written = ast.get_source_segment(source, call)
     assert written is not None
-    return _one_line(written[written.index("(") + 1 : -1])
+    line = _one_line(written, call)
+    return line[line.index("(") + 1 : -1]
 
 
 def _result(test: str, expected: ast.expr) -> str:
@@ -60,8 +61,14 @@ def _result(test: str, expected: ast.expr) -> str:
         code = compile(ast.Expression(expected), "", "eval")
         is_constant = {one.opname for one in dis.get_instructions(code)} <= _OF_CONSTANTS
         return repr(code.co_consts[0]) if is_constant else ast.unparse(expected)
-    return _one_line(written)
+    return _one_line(written, expected)
 
 
-def _one_line(text: str) -> str:
-    return _LINE_BREAK.sub(" ", text)
+def _one_line(text: str, node: ast.expr) -> str:
+    """An expression as written but for its line breaks; with those in strings or after comments, as Python writes it anew."""
+    line = _LINE_BREAK.sub(" ", text)
+    try:
+        same = line == text or ast.dump(ast.parse(line, mode="eval").body) == ast.dump(node)
+    except SyntaxError:
+        same = False
+    return line if same else ast.unparse(node)

@@ -127,15 +127,21 @@ def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
 
 def _mbpp(row: dict[str, Any]) -> Iterable[Case]:
     """One program for each test; the split is that of the authors, whose few prompts are for training here."""
-    before = row["test_setup_code"] if "test_setup_code" in row else "\n".join(row["test_imports"])
-    code = f"{before}\n{row['code']}".strip("\n").replace("\r\n", "\n")
+    before = row["test_setup_code"] if "test_setup_code" in row else _joined(row["test_imports"])
+    code = _joined([before, row["code"]]).strip("\n").replace("\r\n", "\n")
     number = int(row["task_id"])
     split = "test" if 10 < number <= 510 else "validation" if 510 < number <= 600 else "train"
-    tests = "\n".join([*row["test_list"], *row.get("challenge_test_list", [])])
+    tests = "\n".join([_joined(row["test_list"]), _joined(row.get("challenge_test_list", []))])
     for place, (function, arguments, result) in enumerate(asserted(tests, ast.parse(tests).body)):
         yield _called(f"mbpp/{number}/{place}", code, arguments, result, function)._replace(
             split=split, licence="CC BY 4.0"
         )
+
+
+def _joined(texts: Any) -> str:
+    if not isinstance(texts, list):
+        raise TypeError(f"a list of texts is to be given, not {shown(texts)}")
+    return "\n".join(texts)
 
 
 def _livecodebench(row: dict[str, Any]) -> Iterable[Case]:
@@ -208,7 +214,7 @@ def _parsed(read: Callable[[dict[str, Any]], Iterable[Case]], row: dict[str, Any
         return list(read(row))
     except KeyError as error:
         raise ConfigError(f"{where}: has no key {error}") from None
-    except (TypeError, SyntaxError, ValueError) as error:
+    except (TypeError, SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         raise ConfigError(f"{where}: not a line of such programs: {error}") from None
 
 

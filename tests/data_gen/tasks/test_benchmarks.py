@@ -1,6 +1,7 @@
 """The published programs: the same executions, and every published result reproduced by running them."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,11 @@ ROWS = {
             "code": "import math\r\ndef helper(n):\r\n\treturn math.floor(n)\r\ndef add(a, b=0):\r\n\treturn helper(a) + b ",
             "test_setup_code": "",
             "test_list": ["assert add(1.5, 2)==(3) ", "assert add(\n4) == 4", "x = 1"],
-            "challenge_test_list": ["assert add(1) == 1.0"],
+            "challenge_test_list": [
+                "assert add(1) == 1.0",
+                "assert add(1, # one\n 2) == 3",
+                "assert add(len('''a\n b''')) == 4",
+            ],
         },
         {
             "task_id": 601,
@@ -131,6 +136,8 @@ FOUND = {
         ("mbpp/12/0", "add(1.5, 2)", "3", "test"),
         ("mbpp/12/1", "add( 4)", "4", "test"),
         ("mbpp/12/2", "add(1)", "1.0", "test"),
+        ("mbpp/12/3", "add(1, 2)", "3", "test"),
+        ("mbpp/12/4", "add(len('a\\n b'))", "4", "test"),
         ("mbpp/601/0", "up('ab')", "'a-b'", "train"),
     ],
     "livecodebench": [("livecodebench/sample_0", "countOdd(a = [1, 2, 3])", "2", None)],
@@ -153,7 +160,19 @@ def test_rows_of_other_benchmarks_are_calls_with_known_results(benchmark: str, t
         assert same_value(traced.result.text, result)
 
 
-def test_an_input_that_is_no_call_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "row.jsonl").write_text(json.dumps({**ROWS["livecodebench"][0], "input": "3"}))
-    with pytest.raises(ConfigError, match="input '3' is no call"):
-        read_cases("livecodebench", str(tmp_path / "row.jsonl"))
+@pytest.mark.parametrize(
+    ("benchmark", "change", "message"),
+    [
+        ("livecodebench", {"input": "3"}, "input '3' is no call"),
+        ("mbpp", {"code": None}, "expected str instance, NoneType found"),
+        ("mbpp", {"test_list": "assert add(1) == 1"}, "a list of texts is to be given, not 'assert add"),
+        ("mbpp", {"test_list": [f"assert add(1) == {'-' * 5000}1"]}, "recursion"),
+        ("mbpp", {"task_id": math.inf}, "infinity"),
+    ],
+)
+def test_a_row_that_is_none_is_refused_by_its_place(
+    benchmark: str, change: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "row.jsonl").write_text(json.dumps({**ROWS[benchmark][0], **change}))
+    with pytest.raises(ConfigError, match=rf"row\.jsonl:1: not a line of such programs: .*{message}"):
+        read_cases(benchmark, str(tmp_path / "row.jsonl"))

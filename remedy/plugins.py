@@ -110,7 +110,7 @@ def _digest(module: ModuleType) -> str:
     file = Path(top.__file__ or module.__file__ or "")
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else _with_helpers(file)
     digest = hashlib.sha256()
-    for one in files:
+    for one in filter(Path.is_file, files):  # an editor's lock of a file is a link to nowhere
         digest.update(one.relative_to(file.parent).as_posix().encode() + b"\0" + one.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -119,7 +119,7 @@ def _with_helpers(file: Path) -> list[Path]:
     """A module's file, those beside it that it imports, and those that they import."""
     found = [file]
     for one in found:
-        for node in ast.walk(ast.parse(one.read_bytes())) if one.suffix == ".py" else ():
+        for node in ast.walk(_parsed(one)):
             match node:
                 case ast.Import(names):
                     imported = [alias.name for alias in names]
@@ -128,5 +128,13 @@ def _with_helpers(file: Path) -> list[Path]:
                 case _:
                     continue
             beside = (file.with_name(f"{name.partition('.')[0]}.py") for name in imported)
-            found += [helper for helper in beside if helper not in found and helper.exists()]
+            found += [helper for helper in beside if helper not in found and helper.is_file()]
     return found
+
+
+def _parsed(file: Path) -> ast.AST:
+    """A source's tree; an empty one of what is no Python, which may be there and never imported."""
+    try:
+        return ast.parse(file.read_bytes() if file.suffix == ".py" else b"")
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.parse(b"")

@@ -113,7 +113,8 @@ def test_worker_processes_know_those_of_the_command_line(tmp_path: Path) -> None
 def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     source = f'"""Imports a helper."""\nimport json, aiding\n{(TEMPLATES / "countdown.py").read_text()}'
-    (tmp_path / "aiding.py").write_text("from aided import ONE")
+    (tmp_path / "aiding.py").write_text("from aided import ONE\nif not ONE:\n    import of_python_2")
+    (tmp_path / "of_python_2.py").write_text("print 1")
     (tmp_path / "aided.py").write_text("ONE = 1")
     data = {**DATA, "format": "cwm", "string_encoding": "plain"}
     config = {**FILES["data.yaml"], "data": data, "tokenizer": {"kind": "chars"}, "plugins": ["./countdown.py"]}

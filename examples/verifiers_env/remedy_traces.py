@@ -19,7 +19,7 @@ from remedy import DataConfig, dataset
 from remedy.data_gen.traces.judge import pieces
 from remedy.eval.benchmark.scorer import score_trace
 from remedy.rewards import PARTS
-from remedy.settings import build, read_yaml
+from remedy.settings import UserError, build, read_yaml
 
 __all__ = ["OneReply", "TraceEnv", "TraceTaskset"]
 
@@ -78,7 +78,9 @@ class TraceTaskset(vf.Taskset[TraceTask, TraceConfig]):
     """Programs with their sessions, made when they are read."""
 
     def load(self) -> Iterator[TraceTask]:
-        settings = DATA if self.config.config is None else read_yaml(self.config.config)["data"]
+        settings = DATA if self.config.config is None else read_yaml(self.config.config).get("data")
+        if not isinstance(settings, dict):
+            raise UserError(f"{self.config.config}: has no section `data`: give the YAML file of a run")
         data = build(DataConfig, {**settings, "format": "repl"}, "data")
         (shown,) = map(texts, dataset(data, 1, "validation"))
         example = "Program:\n{prompt}\nSession:\n{trace}".format_map(shown)

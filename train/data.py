@@ -160,9 +160,11 @@ def parted(row: Tokens) -> list[Tokens]:
     return [Tokens(*columns) for columns in zip(*(np.split(column, borders) for column in row))]
 
 
-def padded(rows: Sequence[Tokens], pad_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
-    """Rows as arrays of ids and roles (B, T), padded on the right."""
-    width = max(len(row.ids) for row in rows)
+def padded(
+    rows: Sequence[Tokens], pad_id: int, width: int | None = None
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
+    """Rows as arrays of ids and roles (B, T), padded on the right to a width, by default that of the longest."""
+    width = width or max(len(row.ids) for row in rows)
     ids = np.full((len(rows), width), pad_id, dtype=np.int64)
     roles = np.full((len(rows), width), PAD_ROLE, dtype=np.int8)
     for i, row in enumerate(rows):
@@ -186,15 +188,15 @@ class Collator:
 
     An example's first token is not supervised: nothing precedes it. (Of some models, such as GPT-2, the Trainer would count it among
     the tokens that a loss is the mean of.) Where rows hold several examples there are `position_ids` besides, which begin again with
-    each example.
+    each example. T is rounded up to a multiple, but not beyond the model's limit.
     """
 
-    def __init__(self, pad_id: int, loss_roles: frozenset[Role]) -> None:
-        self.pad_id = pad_id
+    def __init__(self, pad_id: int, loss_roles: frozenset[Role], multiple: int = 1, limit: int | None = None) -> None:
+        self.pad_id, self.multiple, self.limit = pad_id, multiple, limit
         self.roles = np.array(sorted(loss_roles), dtype=np.int8)
 
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
-        ids, roles = padded(rows, self.pad_id)
+        ids, roles = padded(rows, self.pad_id, self.width(max(row.size for row in rows)))
         labels = np.where(np.isin(roles, self.roles), ids, -100)
         labels[:, 0] = -100
         arrays = {"input_ids": ids, "labels": labels, "attention_mask": (roles != PAD_ROLE).astype(np.int64)}
@@ -202,6 +204,11 @@ class Collator:
             positions = positions_of(rows, ids.shape[1])
             arrays |= {"labels": np.where(positions == 0, -100, labels), "position_ids": positions}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def width(self, longest: int) -> int:
+        """Round a number of tokens up."""
+        rounded = -(-longest // self.multiple) * self.multiple
+        return rounded if self.limit is None else max(longest, min(rounded, self.limit))
 
 
 def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
@@ -212,8 +219,8 @@ def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
     return cast(list[int], torch.diff(starts, append=starts.new_tensor([len(places)])).tolist())
 
 
-def by_length(pieces: Sequence[dict[str, Tensor]], pad_id: int) -> list[dict[str, Tensor]]:
-    """The rows of an optimizer step's pieces in pieces of like lengths: the longest in the first, each piece padded to its own longest.
+def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[dict[str, Tensor]]:
+    """The rows of an optimizer step's pieces in pieces of like lengths, the longest in the first, each padded as the collator does.
 
     A step's loss is the mean over the tokens of all its pieces, so that nothing else changes. Pieces of packed rows, which have little
     padding, stay as they are.
@@ -221,7 +228,7 @@ def by_length(pieces: Sequence[dict[str, Tensor]], pad_id: int) -> list[dict[str
     if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):
         return list(pieces)
     width = max(piece["labels"].shape[1] for piece in pieces)
-    empty = {"input_ids": pad_id, "labels": -100, "attention_mask": 0}
+    empty = {"input_ids": collator.pad_id, "labels": -100, "attention_mask": 0}
     rows = {
         name: torch.cat([pad(piece[name], (0, width - piece[name].shape[1]), value=value) for piece in pieces])
         for name, value in empty.items()
@@ -232,7 +239,7 @@ def by_length(pieces: Sequence[dict[str, Tensor]], pad_id: int) -> list[dict[str
     found, first = [], 0
     for count in (len(piece["labels"]) for piece in pieces):
         chosen = order[first : first + count]
-        found.append({name: row[chosen, : longest[first]] for name, row in rows.items()})
+        found.append({name: row[chosen, : collator.width(longest[first])] for name, row in rows.items()})
         first += count
     return found
 

@@ -101,6 +101,7 @@ class RowTrainer(Trainer):
         **kwargs: Any,
     ) -> None:
         settings, self.validation = config.train, None
+        limit = context_limit(cast(CausalLM, kwargs["model"]))
         if settings.evaluate_every is not None:
             size = kwargs["args"].per_device_train_batch_size
             held_out = validation_rows(config, tokenizer)
@@ -108,7 +109,13 @@ class RowTrainer(Trainer):
         super().__init__(
             train_dataset=rows,
             eval_dataset=cast(Any, self.validation.rows if self.validation is not None else None),
-            data_collator=Collator(tokenizer.pad_id, settings.supervised()),
+            data_collator=Collator(
+                tokenizer.pad_id,
+                settings.supervised(),
+                # On a CPU, oneDNN keeps a kernel for each width that it computed in bf16: 17 GB after a thousand steps of all widths.
+                multiple=64 if settings.precision == "bf16" and kwargs["args"].device.type == "cpu" else 1,
+                limit=limit.tokens if limit is not None else None,
+            ),
             compute_loss_func=mean_loss,
             **kwargs,
         )
@@ -121,7 +128,7 @@ class RowTrainer(Trainer):
         self.all_logits = "not tried: no step was made after the run was resumed" if self.untried else None
         self.current_tokens = 0
         self._cost = training_flops(cast(CausalLM, self.model))
-        self._limit = context_limit(cast(CausalLM, self.model))
+        self._limit = limit
         if self.validation is not None:
             refuse_longer(self._limit, max(row.size for row in self.validation.rows))
         self.shape: tuple[int, ...] = ()
@@ -154,7 +161,7 @@ class RowTrainer(Trainer):
         if items is not None:  # a step with nothing to learn has a loss of zero, also by a model that computes its own
             items = torch.as_tensor(items).clamp(min=1)
         if self.model_accepts_loss_kwargs:  # else its loss would be a mean of the pieces' means
-            batches = by_length(batches, cast(Collator, self.data_collator).pad_id)
+            batches = by_length(batches, cast(Collator, self.data_collator))
         for batch in batches:
             self.count(example_lengths(batch))
         return batches, items

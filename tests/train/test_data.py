@@ -52,6 +52,16 @@ def test_labels_are_exactly_the_tokens_of_the_supervised_roles(roles: set[Role])
         assert int(batch["attention_mask"][i].sum()) == size
 
 
+@pytest.mark.parametrize(
+    ("multiple", "limit", "longest", "width"),
+    [(1, None, 66, 66), (64, None, 66, 128), (64, None, 64, 64), (64, 100, 66, 100), (64, 10, 66, 66)],
+)
+def test_widths_are_a_multiple_within_the_models_limit(
+    multiple: int, limit: int | None, longest: int, width: int
+) -> None:
+    assert Collator(0, frozenset(), multiple, limit).width(longest) == width
+
+
 @pytest.mark.parametrize("pack", [1, 3])
 def test_a_batch_knows_the_lengths_of_its_examples(pack: int) -> None:
     config = build(RunConfig, {"data": TEXT.model_dump(), "train": {"max_steps": 4, "batch_size": 4, "pack": pack}})
@@ -182,9 +192,11 @@ def test_missing_damaged_and_foreign_shards_are_named_before_training(tmp_path: 
         ShardDataset(tmp_path, FRAMES, CHARS, TrainSettings())
 
 
-@given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=4))
-def test_the_rows_of_a_steps_pieces_are_dealt_by_length_and_none_is_lost(lengths: list[list[int]]) -> None:
-    collate, number, pieces = Collator(0, frozenset({Role.STATE})), 0, []
+@given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=4), st.sampled_from([1, 4]))
+def test_the_rows_of_a_steps_pieces_are_dealt_by_length_and_none_is_lost(
+    lengths: list[list[int]], multiple: int
+) -> None:
+    collate, number, pieces = Collator(0, frozenset({Role.STATE}), multiple), 0, []
     for piece in lengths:
         rows = []
         for length in piece:
@@ -192,7 +204,7 @@ def test_the_rows_of_a_steps_pieces_are_dealt_by_length_and_none_is_lost(lengths
             roles = [Role.CONTEXT, *[Role.STATE] * (length - 1)]
             rows.append(as_tokens([number] * length, roles, [0] * length, [False] * length))
         pieces.append(collate(rows))
-    dealt = by_length(pieces, 0)
+    dealt = by_length(pieces, collate)
     assert [len(piece["labels"]) for piece in dealt] == [len(piece) for piece in lengths]
 
     def read(some: list[dict[str, Any]]) -> list[tuple[list[int], list[int]]]:
@@ -210,4 +222,4 @@ def test_the_rows_of_a_steps_pieces_are_dealt_by_length_and_none_is_lost(lengths
         sizes = [len(ids) for ids, _ in read(dealt)]
         assert sizes == sorted(sizes, reverse=True)
         for piece in dealt:
-            assert piece["labels"].shape[1] == int(piece["attention_mask"].sum(1).max())
+            assert piece["labels"].shape[1] == collate.width(int(piece["attention_mask"].sum(1).max()))

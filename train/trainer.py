@@ -112,7 +112,7 @@ class RowTrainer(Trainer):
             data_collator=Collator(
                 tokenizer.pad_id,
                 settings.supervised(),
-                # On a CPU, oneDNN keeps a kernel for each width that it computed in bf16: 17 GB after a thousand steps of all widths.
+                # On a CPU, memory grows with each width that is computed in bf16: one training was killed at 17 GB.
                 multiple=64 if settings.precision == "bf16" and kwargs["args"].device.type == "cpu" else 1,
                 limit=limit.tokens if limit is not None else None,
             ),

@@ -194,6 +194,23 @@ def test_every_process_tries_kernels_before_the_trainer_has_the_model(
     assert tried == [(2, "cpu", torch.bfloat16)]
 
 
+@pytest.mark.parametrize(("precision", "rounded"), [("fp32", False), ("bf16", True)])
+def test_bf16_on_a_cpu_is_computed_at_few_widths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, rounded: bool
+) -> None:
+    widths: list[int] = []
+    step = run.RowTrainer.training_step
+
+    def seen(self: run.RowTrainer, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *more: object) -> object:
+        widths.append(inputs["labels"].shape[1])
+        return step(self, model, inputs, *more)
+
+    monkeypatch.setattr(run.RowTrainer, "training_step", seen)
+    train(load(RunConfig, written(tmp_path), [f"output={tmp_path / 'run'}", f"train.precision={precision}"]))
+    assert widths
+    assert all(width % 64 == 0 for width in widths) == rounded
+
+
 def test_a_run_is_lengthened_on_resume_and_goes_on_by_the_new_schedule(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

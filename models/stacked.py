@@ -169,9 +169,15 @@ def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
 
 
 def losses(
-    model: DecoderForCausalLM, ids: Tensor, labels: Tensor, mask: Tensor | None = None, smoothing: float = 0.0
+    model: DecoderForCausalLM,
+    ids: Tensor,
+    labels: Tensor,
+    mask: Tensor | None = None,
+    smoothing: float = 0.0,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Sum the losses of each member's (M,) supervised tokens, and count them; ids, labels, mask (M B, T)."""
+    """Sum the losses of each member's (M,) supervised tokens, and count them, by their weights where there are any; ids, labels, mask
+    and weights (M B, T)."""
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
     targets = labels[:, 1:]
     each = F.cross_entropy(
@@ -181,8 +187,11 @@ def losses(
         reduction="none",
         label_smoothing=smoothing,
     )
+    counted = targets != IGNORED if weights is None else weights[:, 1:]
+    if weights is not None:
+        each = each * counted.flatten()
     members = members_of(model)
-    return each.view(members, -1).sum(1), (targets.reshape(members, -1) != IGNORED).sum(1)
+    return each.view(members, -1).sum(1), counted.reshape(members, -1).sum(1)
 
 
 def members_of(model: DecoderForCausalLM) -> int:

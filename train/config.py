@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -79,6 +79,8 @@ class TrainSettings(Settings):
         default=("state", "value", "action", "query", "event", "structure"), min_length=1
     )
     """Roles whose tokens are supervised."""
+    loss_weights: dict[RoleName, Annotated[float, Field(gt=0, le=1000)]] = {}
+    """Weights of roles in the mean that training minimises; the others have 1: `{value: 4}`. Validation's loss is without them."""
     pack: int = Field(default=1, ge=1, le=10_000)
     """Number of consecutive examples joined into one row. They do not see each other; each has the loss that it has alone."""
     learning_rate: float = Field(default=1e-3, gt=0, le=100)
@@ -151,6 +153,12 @@ class TrainSettings(Settings):
             self.refuse_idle({"patience": "without keep_best"})
         if self.lr_scheduler_type != "cosine":
             self.refuse_idle({"min_lr_ratio": f"with lr_scheduler_type {self.lr_scheduler_type}"})
+        for role, weight in self.loss_weights.items():
+            if weight == 1 or role not in self.loss_roles:
+                why = "which all have" if weight == 1 else f"since {role} is not in loss_roles"
+                raise ValueError(f"loss_weights.{role} {weight:g} does nothing, {why}: remove it")
+        if self.loss_weights and len(set(self.weights().values())) == 1:
+            raise ValueError("loss_weights does nothing where all loss_roles have the same weight: remove it")
         if self.stacked is not None:
             self._check_stacked()
         if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
@@ -204,6 +212,11 @@ class TrainSettings(Settings):
     def supervised(self) -> frozenset[Role]:
         """`loss_roles` as roles."""
         return frozenset(ROLES[name] for name in self.loss_roles)
+
+    def weights(self) -> dict[Role, float]:
+        """The weight of each supervised role in the loss, as a multiple of the least, so that a token counts as one or more."""
+        given = {ROLES[name]: self.loss_weights.get(name, 1.0) for name in self.loss_roles}
+        return {role: weight / min(given.values()) for role, weight in given.items()}
 
 
 class TrackingSettings(Settings):

@@ -184,16 +184,25 @@ def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
 
 
 class Collator:
-    """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T).
+    """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T). With `weights`
+    of roles also `loss_weights` (B, T), 0 where nothing is supervised.
 
     An example's first token is not supervised: nothing precedes it. (Of some models, such as GPT-2, the Trainer would count it among
     the tokens that a loss is the mean of.) Where rows hold several examples there are `position_ids` besides, which begin again with
     each example. T is rounded up to a multiple, but not beyond the model's limit.
     """
 
-    def __init__(self, pad_id: int, loss_roles: frozenset[Role], multiple: int = 1, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        pad_id: int,
+        loss_roles: frozenset[Role],
+        multiple: int = 1,
+        limit: int | None = None,
+        weights: Mapping[Role, float] | None = None,
+    ) -> None:
         self.pad_id, self.multiple, self.limit = pad_id, multiple, limit
         self.roles = np.array(sorted(loss_roles), dtype=np.int8)
+        self.weights = np.array([weights.get(role, 0) for role in Role], np.float32) if weights else None
 
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
         ids, roles = padded(rows, self.pad_id, self.width(max(row.size for row in rows)))
@@ -203,6 +212,8 @@ class Collator:
         if any((row.positions[1:] == 0).any() for row in rows):
             positions = positions_of(rows, ids.shape[1])
             arrays |= {"labels": np.where(positions == 0, -100, labels), "position_ids": positions}
+        if self.weights is not None:
+            arrays["loss_weights"] = np.where(arrays["labels"] == -100, 0, self.weights[roles])
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def width(self, longest: int) -> int:
@@ -228,10 +239,12 @@ def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[d
     if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):
         return list(pieces)
     width = max(piece["labels"].shape[1] for piece in pieces)
-    empty = {"input_ids": collator.pad_id, "labels": -100, "attention_mask": 0}
+    empty = {"input_ids": collator.pad_id, "labels": -100}
     rows = {
-        name: torch.cat([pad(piece[name], (0, width - piece[name].shape[1]), value=value) for piece in pieces])
-        for name, value in empty.items()
+        name: torch.cat(
+            [pad(piece[name], (0, width - piece[name].shape[1]), value=empty.get(name, 0)) for piece in pieces]
+        )
+        for name in pieces[0]
     }
     lengths = rows["attention_mask"].sum(1)
     order = lengths.argsort(descending=True, stable=True)

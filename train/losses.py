@@ -80,12 +80,14 @@ class Head:
         return None
 
     @contextlib.contextmanager
-    def learning(self, labels: Tensor) -> Iterator[None]:
-        """While it lasts, the model's logits are (B, T, 1): the sum of the losses of all `labels` (B, T) but -100, at every place."""
+    def learning(self, labels: Tensor, weights: Tensor | None = None) -> Iterator[None]:
+        """While it lasts, the model's logits are (B, T, 1): the sum of the losses of all `labels` (B, T) but -100, each times its
+        weight where there are `weights` (B, T), at every place."""
 
         def answer(hidden: Tensor) -> Tensor:
             learnt = labels[:, 1:] != IGNORED
-            total = self._summed(hidden[:, :-1][learnt], labels[:, 1:][learnt])
+            weighted = () if weights is None else (weights[:, 1:][learnt],)
+            total = self._summed(hidden[:, :-1][learnt], labels[:, 1:][learnt], *weighted)
             return total.expand(*hidden.shape[:-1], 1)
 
         with self._answering(answer):
@@ -129,18 +131,19 @@ class Head:
         logits: Tensor = self._project(hidden).float()
         return logits
 
-    def _chunks(self, hidden: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
-        rows = tokens_at_once(self.classes)
-        return list(zip(hidden.split(rows), targets.split(rows)))
+    def _chunks(self, *columns: Tensor) -> list[tuple[Tensor, ...]]:
+        return list(zip(*(column.split(tokens_at_once(self.classes)) for column in columns)))
 
-    def _summed(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """The sum of the losses of `targets` (N,), given the hidden states (N, D) before them."""
+    def _summed(self, hidden: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
+        """The sum of the losses of `targets` (N,), given the hidden states (N, D) before them; with `weights` (N,) the weighted."""
 
-        def loss(part: Tensor, wanted: Tensor) -> Tensor:
-            return cross_entropy(self._logits(part), wanted, reduction="sum", label_smoothing=self.smoothing)
+        def loss(part: Tensor, wanted: Tensor, *weight: Tensor) -> Tensor:
+            reduction = "none" if weight else "sum"
+            found = cross_entropy(self._logits(part), wanted, reduction=reduction, label_smoothing=self.smoothing)
+            return found @ weight[0] if weight else found
 
         # The backward pass begins with what was computed last, so that one chunk can be kept: a whole one.
-        kept, *others = self._chunks(hidden, targets)
+        kept, *others = self._chunks(hidden, targets, *weights)
         again = [checkpoint(loss, *chunk, use_reentrant=False) for chunk in others]
         return torch.stack([*again, loss(*kept)]).sum()
 
@@ -152,7 +155,10 @@ def scored(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def mean_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """The mean loss of the batch's supervised tokens, of what a model gives while its head is learning: a `compute_loss_func`."""
+    """The mean loss of the batch's supervised tokens, of what a model gives while its head is learning: a `compute_loss_func`.
+
+    `num_items_in_batch`: their number, or the sum of their weights, in all pieces of the step.
+    """
     count = (labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
     total: Tensor = outputs.logits[0, 0, 0]
     return total / torch.as_tensor(count, device=total.device).clamp(min=1)

@@ -236,7 +236,8 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
         for number, member in running:
             member.read(batch["attention_mask"].chunk(count)[number], time.perf_counter() - ended)
         batch = {name: part.to(args.device, non_blocking=True) for name, part in batch.items()}
-        total, tokens = losses(model, batch["input_ids"], batch["labels"], batch["attention_mask"], smoothing)
+        ids, labels, mask = (batch[name] for name in ("input_ids", "labels", "attention_mask"))
+        total, tokens = losses(model, ids, labels, mask, smoothing, batch.get("loss_weights"))
         each = total / tokens.clamp(min=1)
         each.sum().backward()
         norms = clip_by_member(model.parameters(), args.max_grad_norm)

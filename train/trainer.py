@@ -115,6 +115,7 @@ class RowTrainer(Trainer):
                 # On a CPU, memory grows with each width that is computed in bf16: one training was killed at 17 GB.
                 multiple=64 if settings.precision == "bf16" and kwargs["args"].device.type == "cpu" else 1,
                 limit=limit.tokens if limit is not None else None,
+                weights=settings.weights() if settings.loss_weights else None,
             ),
             compute_loss_func=mean_loss,
             **kwargs,
@@ -158,6 +159,8 @@ class RowTrainer(Trainer):
         begin = time.perf_counter()
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._data_seconds += time.perf_counter() - begin
+        if items is not None and "loss_weights" in batches[0]:
+            items = summed(torch.stack([batch["loss_weights"][:, 1:].sum() for batch in batches]).sum()).to(device)
         if items is not None:  # a step with nothing to learn has a loss of zero, also by a model that computes its own
             items = torch.as_tensor(items).clamp(min=1)
         if self.model_accepts_loss_kwargs:  # else its loss would be a mean of the pieces' means
@@ -203,7 +206,8 @@ class RowTrainer(Trainer):
         return loss
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        with self.head.learning(inputs["labels"]) if self.head is not None else contextlib.nullcontext():
+        weights = inputs.pop("loss_weights", None)
+        with self.head.learning(inputs["labels"], weights) if self.head is not None else contextlib.nullcontext():
             return super().compute_loss(model, inputs, *args, **kwargs)
 
     def _try(self, model: Any) -> None:
@@ -217,10 +221,12 @@ class RowTrainer(Trainer):
         model.train()
         self.untried = False
         if self.all_logits is not None:
-            if self.head.smoothing:
-                raise UserError(
-                    f"train.label_smoothing_factor: this model's own loss is used, which has none ({self.all_logits}): set it to 0"
-                )
+            settings = self.config.train
+            for key, default in (("label_smoothing_factor", 0), ("loss_weights", {})):
+                if getattr(settings, key) != default:
+                    raise UserError(
+                        f"train.{key}: this model's own loss is used, which has none ({self.all_logits}): set it to {default}"
+                    )
             self.head.remove()
             self.head, self.compute_loss_func = None, None
             if this_process().is_main:

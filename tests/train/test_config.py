@@ -81,6 +81,7 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
                 arguments={k: v for k, v in vars(named["args"]).items() if k != "output_dir"},
                 rows=[len(rows), *(rows[i].ids.tolist() for i in (0, len(rows) - 1))],
                 roles=self.data_collator.roles.tolist(),  # type: ignore[attr-defined]
+                weights=str(self.data_collator.weights),  # type: ignore[attr-defined]
                 kept=[one.config.train.save_total_limit for one in named["callbacks"] if isinstance(one, Checkpoints)],
                 names=[callback.name for callback in named["callbacks"] if hasattr(callback, "name")],
                 peak=self.peak,
@@ -141,6 +142,7 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
         "batch_size": 6,
         "gradient_accumulation_steps": 2,
         "loss_roles": ["state"],
+        "loss_weights": {"state": 4},
         "pack": 3,
         "learning_rate": 0.5,
         "lr_scheduler_type": "linear",
@@ -210,6 +212,15 @@ def test_every_setting_does_something_wherever_it_is_accepted(
     ("changes", "says"),
     [
         ({"tracking.group": "g"}, "tracking: group g does nothing without wandb: remove it"),
+        ({"train.loss_weights": {"value": 1}}, "loss_weights.value 1 does nothing, which all have: remove it"),
+        (
+            {"train.loss_roles": ["state"], "train.loss_weights": {"value": 4}},
+            "loss_weights.value 4 does nothing, since value is not in loss_roles: remove it",
+        ),
+        (
+            {"train.loss_roles": ["state"], "train.loss_weights": {"state": 4}},
+            "loss_weights does nothing where all loss_roles",
+        ),
         ({"train.deepspeed": {"offload": "all"}}, "offload all does nothing more than optimizer at stage 1"),
         (
             {"train.curriculum": STAGES, "mixture": {"a": {"set": {"task.length": 9}}}},

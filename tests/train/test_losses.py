@@ -16,11 +16,12 @@ from remedy.models.model_manifest import read_training
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import HuggingFaceSettings
-from remedy.settings import build
+from remedy.settings import UserError, build
 from remedy.train import losses
 from remedy.train.config import RunConfig
-from remedy.train.losses import Head, mean_loss
+from remedy.train.losses import IGNORED, Head, mean_loss
 from remedy.train.run import train
+from remedy.train.stacked import train_stacked
 from remedy.train.tracking import read_metrics
 from tests.models.test_tokenizer import write_llama
 from tests.tiny_cwm import write_tiny_cwm
@@ -237,6 +238,61 @@ def test_smoothed_labels_have_the_loss_and_the_gradients_of_torchs(monkeypatch: 
     torch.testing.assert_close(
         scores.mean(), torch.nn.functional.cross_entropy(logits, labels[:, 1:].flatten()), atol=1e-5, rtol=1e-5
     )
+
+
+def test_weighted_tokens_have_the_loss_and_the_gradients_of_torchs() -> None:
+    model, (tokens, labels) = decoder(), batch(WORDS)
+    losses.CHUNK = 7 * WORDS
+    weights = torch.where(labels == IGNORED, 0.0, 1.0 + 3.0 * (tokens % 2))
+    head = Head(model)
+    with head.learning(labels, weights):
+        found = mean_loss(model(tokens), labels, 30)
+    found.backward()
+    mine = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    logits, targets = model(tokens).logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    each = torch.nn.functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")
+    expected = (each * weights[:, 1:].flatten()).sum() / 30
+    expected.backward()
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(mine, [p.grad for p in model.parameters() if p.grad is not None], atol=1e-6, rtol=1e-4)
+
+
+def test_a_weighted_run_is_the_same_in_pieces_in_packed_rows_and_stacked_and_validates_without_weights(
+    tmp_path: Path,
+) -> None:
+    weighted = {"loss_weights": {"state": 4.0}, **TRAIN}
+    data = {"task": {"kind": "permutation", "n": 3, "length": [1, 9]}, "format": "repl"}
+    base = {"data": data, "model": {"mixers": ["attention"], "hidden_size": 16, "num_attention_heads": 2}}
+    base |= {"tokenizer": {"kind": "chars"}, "tracking": {"wandb": False}}
+
+    def figures(name: str, **train_settings: Any) -> list[float]:
+        settings = {**base, "output": str(tmp_path / name), "train": {**TRAIN, "learning_rate": 1e-6, **train_settings}}
+        config = build(RunConfig, settings, "test")
+        if config.train.stacked is None:
+            folder = train(config)
+        else:
+            train_stacked("test", config.runs())
+            folder = tmp_path / name / "seed-0"
+        records = read_metrics(folder / "metrics.jsonl")
+        return [record[key] for key in ("loss", "eval_loss") for record in records if key in record]
+
+    plain, found = figures("plain"), figures("pieces", **weighted)
+    assert found[0] != pytest.approx(plain[0], abs=1e-4)
+    assert found[-1] == pytest.approx(plain[-1], abs=1e-4)
+    whole = {**weighted, "gradient_accumulation_steps": 1}
+    assert figures("whole", **whole) == pytest.approx(found, abs=1e-5)
+    assert figures("packed", **{**whole, "batch_size": 2, "pack": 2}) == pytest.approx(found, abs=1e-5)
+    assert figures("stacked", **whole, stacked=2) == pytest.approx(found, abs=1e-5)
+
+
+@pytest.mark.parametrize("setting", [{"loss_weights": {"state": 4.0}}, {"label_smoothing_factor": 0.1}])
+def test_a_model_whose_own_loss_is_used_has_no_weights_and_no_smoothing(
+    setting: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = of_family("gemma2", tmp_path, {"format": "repl"}, **TRAIN, **setting)
+    with pytest.raises(UserError, match=f"train.{next(iter(setting))}: this model's own loss is used"):
+        train(build(RunConfig, settings, "test"))
 
 
 def test_a_compiled_model_learns_the_same_and_is_compiled_once() -> None:

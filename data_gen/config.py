@@ -58,6 +58,9 @@ class DataConfig(Settings):
             )
         if self.reveal.answer_only and self.task.returns_nothing():
             yield "reveal.answer_only asks for the returned value, and these programs return nothing: remove it"
+        if self.reveal.at is not None and (form.one_token or not self.context):
+            why = "context: false hides" if not form.one_token else f"the {self.format} format writes without comments"
+            yield f"reveal.at {self.reveal.at} goes by marks in the program, which {why}: remove it, or show the program as text"
         if not self.context and not form.hides_program:
             yield f"the {self.format} format always shows the program: remove `context: false`"
         if not self.context and not self.task.has_sessions:

@@ -24,6 +24,7 @@ from remedy.data_gen.tasks import Drawn
 from remedy.data_gen.tasks.task import TokenArrays
 from remedy.data_gen.traces.budget import allows_partial_trace, densest_reveal, describe
 from remedy.data_gen.traces.frames import Rendered, WrittenFrame
+from remedy.data_gen.traces.marks import MARK, draw_marks
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.values import same_value
@@ -121,11 +122,15 @@ def executions(data: DataConfig, split: str, indices: Sequence[int], workers: in
     """Execute the program at each index.
 
     Raises:
-        ConfigError: the task has no program of this split, or none at an index.
+        ConfigError: the task has no program of this split, or none at an index; or `reveal.at` goes by marks, and none has any.
     """
     task, places = data.task, [int(index) for index in indices]
+    if data.reveal.at == "marks" and not task.has_marks():
+        raise ConfigError(
+            f"data.reveal.at marks: no line of {task.name} ends in `{MARK}`: mark some, or give the share of lines to mark (0.25)"
+        )
     with collector_paused():
-        drawn = task.draw(split, places, data.seed, data.writes_sessions)
+        drawn = [_marked(one, data) for one in task.draw(split, places, data.seed, data.writes_sessions)]
         outcomes = task.execute(drawn, allows_partial_trace(data.reveal), workers)
         done = (Execution(i, split, one, _checked(one, outcome)) for i, one, outcome in zip(places, drawn, outcomes))
         return [_placed(execution, data) for execution in done]
@@ -191,6 +196,19 @@ def collector_paused() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+def _marked(drawn: Drawn, data: DataConfig) -> Drawn:
+    """The program with the marks that are drawn for it (`reveal.at`)."""
+    if not isinstance(data.reveal.at, float):
+        return drawn
+    if drawn.trace is None:
+        return drawn._replace(program=draw_marks(drawn.program, data.reveal.at, drawn.key))
+    frames = drawn.trace.frames
+    program = draw_marks(drawn.program, data.reveal.at, drawn.key, [frame.line for frame in frames if frame.source])
+    lines = program.physical_lines()
+    frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in frames]
+    return drawn._replace(program=program, trace=replace(drawn.trace, program=program, frames=frames))
 
 
 def _placed(execution: Execution, data: DataConfig) -> Execution:

@@ -16,6 +16,7 @@ from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 from remedy.data_gen.rewrites import REWRITES, rewrite_program, rewrite_source
 from remedy.data_gen.roles import Span, Special, spans_text
+from remedy.data_gen.traces.marks import MARK, draw_marks, marked_lines
 from remedy.data_gen.traces.render import FORMATS, FormatName, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
@@ -41,6 +42,8 @@ class TraceConfig(Settings):
     def _no_tokenizer(self) -> TraceConfig:
         if self.reveal.max_tokens is not None:
             raise ValueError("reveal.max_tokens is counted with a tokenizer, and text has none: remove it")
+        if self.reveal.at is not None and FORMATS[self.format].one_token:
+            raise ValueError(f"reveal.at goes by marks, which the {self.format} format does not write: remove it")
         return self
 
 
@@ -52,8 +55,15 @@ def trace(file: Path, overrides: Sequence[str] = ()) -> tuple[list[Span], str]:
         ProgramError: the program cannot be traced.
     """
     config = build(TraceConfig, apply_changes({}, parse_overrides(overrides), "override"))
+    program, at = Program(_read(file), str(file)), config.reveal.at
+    if isinstance(at, float):
+        program = draw_marks(program, at, 0)
+    elif at is not None and not marked_lines(program.code):
+        raise ConfigError(
+            f"reveal.at {at}: no line of {file} ends in `{MARK}`: mark some, or give the share of lines to mark"
+        )
     with Sandbox(config.tracer) as sandbox:
-        traced = sandbox.trace(Program(_read(file), str(file)))
+        traced = sandbox.trace(program)
     written = render(traced, config.format, config.reveal, string_encoding=config.string_encoding)
     return written.spans, " " if FORMATS[config.format].one_token else ""
 
@@ -89,7 +99,7 @@ def print_trace(
 ) -> None:
     """Print prompt and trace of a program, exactly as a model sees them; on a terminal in the colours of roles.
 
-    Settings: format, reveal.spacing, reveal.locals, reveal.call_depth, reveal.answer_only, string_encoding, tracer.python
+    Settings: format, reveal.spacing, reveal.at, reveal.locals, reveal.call_depth, reveal.answer_only, string_encoding, tracer.python
     and the other limits of `tracer`, as in a data configuration. For example reveal.spacing=4 reveal.locals=diff format=repl.
     """
     spans, between = trace(file, overrides or [])

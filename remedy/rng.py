@@ -22,6 +22,8 @@ WINDOW = ORDER + 1
 """The stream that windows on examples are drawn from."""
 FIRST_LINE = ORDER + 2
 """The stream that the numbers of programs' first lines are drawn from."""
+MARKS = ORDER + 3
+"""The stream that marked lines are drawn from."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15

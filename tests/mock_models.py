@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from math import isclose
+from math import inf, isclose
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -156,6 +156,7 @@ CASES = {
     "permutation, cwm_numbered, and open calls": permutation("cwm_numbered", {"memory": OPEN_CALLS}),
     "permutation, symbolic, a memory of two frames": permutation("symbolic", {"memory": 2}, distinct_values=True),
     "permutation, cwm_unseeded": permutation("cwm_unseeded", DIFF, answer="print"),
+    "permutation, repl, marked lines": permutation("repl", {"reveal": {"spacing": inf, "at": 0.5}}),
     "permutation, symbolic, one in turn": permutation("symbolic", {"reveal": {"locals": "one_in_turn"}}),
     "composition, cwm": composition("cwm"),
     "composition, repl": composition("repl"),

@@ -20,6 +20,7 @@ from remedy.data_gen.splits import ALL, SPLITS, text_hash
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, Case, read_cases
 from remedy.data_gen.tasks.task import TASKS, Drawn, Task
 from remedy.data_gen.tasks.trace_cache import traced_once
+from remedy.data_gen.traces.marks import marked_lines
 from remedy.messages import shown, suggest
 from remedy.registry import one_of
 from remedy.settings import ConfigError, Settings
@@ -123,6 +124,9 @@ class ProgramsTask(Task):
     def count(self, split: str) -> int:
         return len(split_cases(self, split))
 
+    def has_marks(self) -> bool:
+        return _have_marks(self)
+
     def split_rule(self) -> str:
         if load_cases(self)[0].split is not None:
             return "Their source gives every program its split"
@@ -221,6 +225,11 @@ def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
     found = {split: [case for case, own in zip(everything, splits) if own == split] for split in SPLITS}
     found["train"] = [case for case in found["train"] if case.id not in left_out]
     return {split: tuple(cases) for split, cases in found.items()}
+
+
+@lru_cache(maxsize=24)
+def _have_marks(task: ProgramsTask) -> bool:
+    return any(marked_lines(case.program.code) for case in load_cases(task))
 
 
 @lru_cache(maxsize=24)

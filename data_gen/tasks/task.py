@@ -174,6 +174,10 @@ class Task(Settings, ABC):
         """Properties of an example that only its trace tells, beside those that `draw` gives."""
         return {}
 
+    def has_marks(self) -> bool:
+        """Say if a given program marks a line whose state is shown (`traces/marks.py`)."""
+        return False
+
     def has_strings(self, session: bool) -> bool:
         """Say if a written value may be a string, or hold one."""
         return True

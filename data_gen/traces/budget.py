@@ -61,7 +61,8 @@ def allows_partial_trace(config: RevealConfig) -> bool:
 def describe(config: RevealConfig) -> str:
     """A reveal in a few words, as records and reports name it."""
     depth = "" if config.call_depth is None else f", call depth {config.call_depth}"
-    return f"{config.locals}, spacing {config.spacing:g}{depth}"
+    at = "" if config.at is None else f", at {config.at}"
+    return f"{config.locals}, spacing {config.spacing:g}{at}{depth}"
 
 
 def _first(choices: Sequence[T], fits: Callable[[T], bool]) -> T | None:

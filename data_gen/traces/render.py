@@ -8,6 +8,7 @@ from typing import Annotated
 from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
+from remedy.data_gen.traces.marks import marked_lines
 from remedy.data_gen.traces.repl import Repl
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, reveal
 from remedy.data_gen.traces.symbolic import Symbolic
@@ -42,12 +43,13 @@ def render(
     numbers = kept_frames(trace.frames, config)
     frames = trace.frames if len(numbers) == len(trace.frames) else [trace.frames[number] for number in numbers]
     writer = FORMATS[format]
+    marked = marked_lines(trace.program.code) if config.at is not None else ()
     chosen = map(
         WrittenFrame,
         numbers,
         [frame.event for frame in frames] if writer.events else repeat(None),
         [frame.source for frame in frames],
-        reveal(frames, config, seed),
+        reveal(frames, config, seed, marked),
         [frame.value for frame in frames],
     )
     return writer.write(trace, list(chosen), context=context, encoding=string_encoding, answer_only=config.answer_only)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Collection, Sequence
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -40,6 +40,9 @@ class RevealConfig(Settings):
 
     spacing: float = Field(default=1)
     """Every k-th frame with locals keeps its state, counted from the first; so does the last. `.inf`: only these two."""
+    at: Literal["marks"] | Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Where frames keep their states beside those of `spacing`. `marks`: at lines whose comments end in `# show`, each time. A share,
+    such as 0.25: each line of a program is so marked with this probability, drawn for each example, and the prompt shows the marks."""
     locals: Literal["full", "diff", "one_in_turn", "one_at_random"] = "full"
     """The content of a state: all variables; all, with `..` for values that have not changed since they were last shown (`diff`); or
     one variable, in turn or at random. The last state shows all."""
@@ -58,7 +61,9 @@ class RevealConfig(Settings):
     @model_validator(mode="after")
     def _has_an_effect(self) -> RevealConfig:
         if self.answer_only:
-            self.refuse_idle(dict.fromkeys(("spacing", "locals", "call_depth"), "with answer_only"))
+            self.refuse_idle(dict.fromkeys(("spacing", "at", "locals", "call_depth"), "with answer_only"))
+        if self.spacing == 1:
+            self.refuse_idle({"at": "with spacing 1, which keeps every state (`.inf` keeps the first and the last)"})
         return self
 
     def keeps(self, ordinal: int, last: int) -> bool:
@@ -87,8 +92,10 @@ def levels(frames: Sequence[Frame]) -> list[int]:
     return found
 
 
-def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list[Shown | None]:
-    """List what each frame's STATE shows; None for a frame without one.
+def reveal(
+    frames: Sequence[Frame], config: RevealConfig, seed: int = 0, marked: Collection[int] = ()
+) -> list[Shown | None]:
+    """List what each frame's STATE shows; None for a frame without one. `marked`: lines that keep theirs.
 
     The last frame with locals always shows its state: all of it, unless `locals` is `diff` and a returned value follows
     that says the answer. The diff follows code world models' rule: a CALL shows every value, a LINE replaces by `..`
@@ -106,7 +113,7 @@ def reveal(frames: Sequence[Frame], config: RevealConfig, seed: int = 0) -> list
             shown.append(None)
             continue
         is_last, state = ordinal == with_locals - 1, frame.locals
-        if not config.keeps(ordinal, with_locals - 1):
+        if not config.keeps(ordinal, with_locals - 1) and frame.line not in marked:
             shown.append(None)
         elif config.locals == "diff" and not (session and is_last):
             shown.append(_diff(frame, memory))

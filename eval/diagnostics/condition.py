@@ -17,7 +17,7 @@ from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.constraints import check_data
 from remedy.eval.decoding.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
 from remedy.eval.records.folder import condition_name
-from remedy.eval.records.schema import MEMORY, Label, LabelValue
+from remedy.eval.records.schema import AT, MEMORY, Label, LabelValue
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.tables.sections import Published, Section
 from remedy.registry import Registry
@@ -46,6 +46,7 @@ class Condition(Settings):
             "string_encoding": data.string_encoding,
             "locals": data.reveal.locals,
             "spacing": float(data.reveal.spacing),
+            **({} if data.reveal.at is None else {AT.name: str(data.reveal.at)}),
             "answer_only": data.reveal.answer_only,
             "forcing": forcing_name(self.forcing),
         }

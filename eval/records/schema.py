@@ -73,6 +73,12 @@ COMMON = (
 """The labels of every condition, read from its data and its forcing."""
 
 
+AT = label(
+    "at",
+    "Where states are kept beside those of the spacing: at a program's own marks, or at a share of its lines. Of conditions that "
+    "mark any.",
+    asked=True,
+)
 MEMORY = label(
     "memory",
     "Which frames a model still sees before the one that it writes: all, the last so many, or these and where open calls stand. Of "

@@ -15,6 +15,7 @@ from remedy.data_gen.splits import ALL, text_hash
 from remedy.data_gen.tasks.task import Drawn
 from remedy.data_gen.traces.budget import allows_partial_trace
 from remedy.data_gen.traces.cwm import Cwm
+from remedy.data_gen.traces.marks import draw_marks
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.checkpoint import no_data, stored_settings
@@ -140,6 +141,8 @@ def prepared(program: Program, data: DataConfig, tokenizer: TraceTokenizer, run:
     Raises:
         UserError: as `prompt_spans`; or no sandbox can be started.
     """
+    if isinstance(data.reveal.at, float):
+        program = draw_marks(program, data.reveal.at, text_hash(program.code))
     context = prompt_spans(program, data)
     example = Example(
         0, ALL, context, [], "", Trace(program, []), program.code, {}, program.code, NOT_RUN, reveal=data.reveal
@@ -221,6 +224,7 @@ def simulation_view(found: Simulation, data: DataConfig, title: str, facts: dict
 def opening(program: Prepared, data: DataConfig, checkpoint: str, constraint: str, served: bool) -> dict[str, str]:
     """Say what is simulated, and how; whether it was run, and what cannot be told."""
     how = [f"format {data.format}", f"locals {data.reveal.locals}", f"spacing {data.reveal.spacing:g}"]
+    how += [f"at {data.reveal.at}"] if data.reveal.at is not None else []
     how += [f"memory {data.memory}"] if data.memory is not None else []
     how += [f"strings {data.string_encoding}"] if data.string_encoding != "plain" else []
     how += [f"held to {constraint}"] if constraint else []

@@ -35,7 +35,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configurations(own: Path) -> Iterator[dict[str, Any]]:
-    """Every kind of task, every family of them in one format, and traces against answers alone."""
+    """Every kind of task, every family of them in one format, sparse traces, and traces against answers alone."""
     permutation = {"kind": "permutation", "n": 3, "length": [2, 9]}
     strings, *others = (
         {"kind": "composition", "family": family, "depth": [1, 3]} for family in ("strings", "math", "dicts")
@@ -44,6 +44,7 @@ def configurations(own: Path) -> Iterator[dict[str, Any]]:
     yield from ({"task": permutation, "format": form} for form in ("cwm", "repl", "symbolic"))
     yield from ({"task": programs, "format": form} for form in ("cwm", "cwm_numbered", "repl"))
     yield from ({"task": task, "format": form} for task, form in zip((strings, *others), ("cwm", "symbolic", "repl")))
+    yield {"task": permutation, "reveal": {"spacing": 4}}
     yield from ({"task": task, "reveal": {"answer_only": True}} for task in (permutation, strings, programs))
 
 
@@ -54,6 +55,7 @@ OTHERS: dict[str, list[Any]] = {
     "string_encoding": ["indexed"],
     "seed": [5],
     "reveal.spacing": [3.0],
+    "reveal.at": [0.5],
     "reveal.locals": ["diff", "one_in_turn", "one_at_random"],
     "reveal.call_depth": [0],
     "reveal.answer_only": [True],

@@ -47,6 +47,13 @@ def test_conditions_by_memory_are_labelled_and_what_cannot_be_remembered_is_refu
         DIAGNOSTICS["permutation"].model_validate(settings).conditions(symbolic, "test")
 
 
+def test_conditions_of_marked_lines_say_so() -> None:
+    marked = DATA.changed({"reveal.spacing": math.inf, "reveal.at": 0.25})
+    (found,) = DIAGNOSTICS["permutation"].model_validate({"lengths": [3]}).conditions(marked, "test")
+    assert (found.labels["spacing"], found.labels["at"], found.labels["horizon"]) == (math.inf, "0.25", 3)
+    assert "__at-0.25__" in found.slug
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from remedy import __version__
 from remedy.data_gen.tasks import TASKS
 from remedy.eval.stats.power import programs_for
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.generate import generate
 from remedy.launch.init import init
 from remedy.launch.jobs import expand
-from remedy.launch.reference import REGISTRIES
 from remedy.launch.runner import check_programs
 from remedy.settings import ConfigError, UserError, dump, load
 from tests.launch.in_process import remedy
@@ -66,23 +64,6 @@ def test_the_experiment_that_init_writes_is_one_that_runs(
     assert {job.variant for job in jobs} == {"baseline", "characters", "sparse"}
     with pytest.raises(UserError, match=r"mine\.yaml: is there already"):
         init(str(own(tmp_path)), path)
-
-
-def test_every_choice_has_a_line() -> None:
-    for kind in REGISTRIES:
-        title, *lines = remedy(["list", kind]).output.strip().splitlines()
-        assert title.startswith(f"{kind} (")
-        assert lines
-        says = [line.split(maxsplit=1)[1] for line in lines]
-        assert kind in ("families", "forcings") or len({*says}) == len(says)
-    assert "list: unknown kind 'mixer'; did you mean 'mixers'" in remedy(["list", "mixer"]).errors
-
-
-def test_help_has_the_main_commands_first_and_there_is_a_version() -> None:
-    commands, tools = remedy(["--help"]).output.split("Commands:\n")[1].split("Tools:\n")
-    assert "  init " in commands
-    assert "  list " in tools
-    assert remedy(["--version"]).output == f"cwm-remedy {__version__}\n"
 
 
 def test_a_task_of_ones_own_is_named_in_the_file_and_known_to_every_run(tmp_path: Path) -> None:

@@ -6,23 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from remedy import DataConfig, UserError, dataset, report, show
+from remedy import DataConfig, UserError, dataset, report
 from remedy.settings import build
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = build(DataConfig, {"task": {"kind": "permutation", "n": 3, "length": 2}, "format": "repl"}, "test")
-
-
-def test_an_example_is_html_in_a_notebook_and_text_elsewhere() -> None:
-    shown = show(DATA, index=1)
-    assert shown._repr_html_().startswith('<iframe srcdoc="&lt;!doctype html&gt;')
-    assert str(shown).startswith("Example 1 of the configuration")
-    console = Console(width=200, force_terminal=True, color_system="truecolor")
-    with console.capture() as captured:
-        console.print(shown)
-    assert "Example 1 of the configuration" in captured.get()
 
 
 def test_streamed_rows_are_those_of_the_dataset() -> None:

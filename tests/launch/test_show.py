@@ -14,7 +14,7 @@ from rich.console import Console
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role, spans_text
-from remedy.eval.view.model import Token, View, lines_of
+from remedy.eval.view.model import View
 from remedy.eval.view.page import page
 from remedy.eval.view.terminal import show_view
 from remedy.launch.show import config_view
@@ -63,13 +63,6 @@ def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
     assert sum(count.tokens for count in view.counts()) == len(tokens)
 
 
-def test_lines_end_after_newlines_that_text_follows() -> None:
-    texts = ["a\n b", "\n", "\n\n", "<|frame_sep|>"]
-    tokens = [Token(0, text, Role.ACTION, 0, special=text.startswith("<|")) for text in texts]
-    lines = [[piece.text for piece in line] for line in lines_of(tokens)]
-    assert lines == [["a\n"], [" b", "\n"], ["\n"], ["\n", "<|frame_sep|>"]]
-
-
 HOSTILE = "\x1b[31m[bold]</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRIDE}[/bold]"
 
 
@@ -86,27 +79,6 @@ def test_programs_are_data_to_terminals_and_browsers(tmp_path: Path) -> None:
     assert "\x1b" not in without_styles
     assert "\\x1b[31m[bold]</span><script>" in without_styles
     assert "\x1b[31m" not in coloured
-
-
-def test_without_a_terminal_roles_are_named(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS), [], 0, "train")
-    text = output(view)
-    assert "\x1b" not in text
-    assert all(f"  {role.label}" in text for role in (Role.STRUCTURE, Role.ACTION, Role.STATE, Role.VALUE))
-    assert "  - context" in text
-    assert f"{view.supervised_share():.0%} of {len(view.tokens)} tokens supervised" in text
-    assert "\x1b" in output(view, force_terminal=True, color_system="truecolor")
-    assert "\x1b[38" not in output(view, force_terminal=True, color_system="truecolor", no_color=True)
-
-
-def test_a_page_is_written_whole(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "view.html"
-    done = remedy(["show", written(tmp_path, SESSION), "--split", "train", "--html", target])
-    assert (done.status, done.output) == (0, f"page: {target}\n")
-    text = target.read_text(encoding="utf-8")
-    assert text.startswith("<!doctype html>")
-    assert text.rstrip().endswith("</html>")
-    assert "http" not in text
 
 
 @pytest.mark.parametrize(

@@ -67,19 +67,6 @@ def test_what_a_model_writes_is_printed_frame_by_frame(checkpoint: Path, program
     assert done.output.endswith("checked: every frame is right, and the answer is right\n")
 
 
-def test_a_wrong_trace_says_what_was_written_and_what_is_true(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text(SWAP.replace("1, 2", "2, 1"))
-    done = remedy(["simulate", checkpoint, tmp_path / "other.py", "--check", "--constrain", "control_flow"])
-    assert done.status == 0
-    assert "  <- first error\n" in done.output
-    place = re.search(r"checked: the answer is \w+; first error at frame (\d+) \((\w+)\)\n", done.output)
-    assert place is not None
-    assert f"\nframe {place[1]}  <- first error\n" in done.output
-    assert "\nwritten: " in done.output
-    assert "\ntrue: line" in done.output
-    assert "were certain" in done.output
-
-
 def test_a_function_is_given_its_arguments_and_one_that_cannot_be_run_is_simulated(
     checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -116,33 +103,21 @@ def test_terminals_and_pages_have_colours_and_obey_no_program(
     assert plain.endswith(f"page: {target}\n")
     for unwanted in ("<script", "http"):
         assert unwanted not in page
-    assert "<th>true</th>" in page
-    numbers = re.findall(r"^frame (\d+)", plain, re.MULTILINE)
-    assert all(f">frame {number}<" in page for number in numbers)
-    assert 1 <= page.count('class="bar"') <= len(numbers) + 1
 
 
 def test_a_served_model_is_held_to_the_program_too(checkpoint: Path, tmp_path: Path) -> None:
-    """The frames are those of the model here; a frame in which it chose is of unknown probability, in the terminal and on the page."""
+    """The frames are those of the model here; a frame in which it chose is of unknown probability."""
     (tmp_path / "loop.py").write_text(LOOPING)
     words: list[Any] = ["simulate", checkpoint, tmp_path / "loop.py", "--check", "--constrain", "control_flow"]
     words += ["--max-new-tokens", 250, "data.memory=2"]
     local = remedy(words)
     with ContractServer(*load_checkpoint(str(checkpoint))).running() as url:
-        page = tmp_path / "page.html"
-        served = remedy([*words, "--html", page, f"backend.url={url}", "backend.model=tiny"])
+        served = remedy([*words, f"backend.url={url}", "backend.model=tiny"])
     assert served.status == 0, served.errors
-    told = (
-        "unknown: where several tokens were allowed a server does not tell how likely its choice was, nor what was cut"
-    )
-    assert told in served.output
-    assert told not in local.output
     frames = [re.findall(r"^frame \d+.*$", done.output, re.MULTILINE) for done in (local, served)]
     assert len(frames[1]) >= 5
     assert frames[0] == frames[1]
-    unknown = served.output.count("probability unknown: a server chose")
-    assert 1 <= unknown < len(frames[1])
-    assert page.read_text().count("probability unknown") >= unknown
+    assert 1 <= served.output.count("probability unknown: a server chose") < len(frames[1])
 
 
 BAD: dict[str, tuple[str | None, list[Any], str]] = {
@@ -162,21 +137,6 @@ def test_bad_input_is_one_line(checkpoint: Path, tmp_path: Path, name: str) -> N
     if code is not None:
         (tmp_path / "swap.py").write_text(code)
     assert says in refused(checkpoint, tmp_path / "swap.py", *options)
-
-
-@pytest.mark.parametrize(
-    ("given", "words", "says"),
-    [
-        ("missing", [], "there is no such folder here, and a model of the hub stores no data configuration"),
-        ("empty", [], "stores no data configuration: say how its traces are written"),
-        ("empty", ["data.format=cwm"], "not a model folder or a reachable model"),
-    ],
-)
-def test_a_checkpoint_that_is_none_is_named(
-    tmp_path: Path, program: Path, given: str, words: list[str], says: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    assert says in refused(tmp_path / given, program, *words)
 
 
 def refused(*words: object) -> str:

@@ -63,6 +63,11 @@ def test_what_would_not_be_stacked_is_refused(
         expand(experiment(tmp_path, group, **changes), "e")
 
 
+def test_a_slurm_array_has_a_task_for_each_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a,seed=0: train\.stacked 2: a task of an array is one run"):
+        write_scripts(experiment(tmp_path, {"seeds": [0, 1]}), "e.yaml", [], tmp_path / "slurm")
+
+
 def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_to_its_own_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,8 +99,3 @@ def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_t
     assert not stacks(jobs)  # one is left, and trained by its own process
     job._train(jobs[1].train, folders[1], 1)
     check_model(folders[1] / "model")
-
-
-def test_a_slurm_array_has_a_task_for_each_run(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a,seed=0: train\.stacked 2: a task of an array is one run"):
-        write_scripts(experiment(tmp_path, {"seeds": [0, 1]}), "e.yaml", [], tmp_path / "slurm")

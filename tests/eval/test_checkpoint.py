@@ -7,14 +7,12 @@ from typing import Any, cast
 import pytest
 import torch
 
-from remedy.eval.checkpoint import describe, for_checkpoint, weights_digest
+from remedy.eval.checkpoint import for_checkpoint, weights_digest
 from remedy.eval.config import EvalConfig
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.protocol import CausalLM
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import CharacterSettings
 from remedy.settings import ConfigError, build
 
 
@@ -67,16 +65,3 @@ def test_the_digest_is_that_of_the_values_in_any_precision_that_holds_them() -> 
     half = torch.nn.Linear(9, 7).bfloat16()
     assert weights_digest(cast(CausalLM, half)) == weights_digest(cast(CausalLM, copy.deepcopy(half).float()))
     assert weights_digest(cast(CausalLM, half)) != weights_digest(cast(CausalLM, torch.nn.Linear(9, 7)))
-
-
-def test_settings_that_are_not_as_published_are_described() -> None:
-    def described(**changes: Any) -> dict[str, Any]:
-        settings = DecoderSettings.model_validate({"hidden_size": 32, **changes})
-        tokenizer = build_tokenizer(CharacterSettings())
-        return describe(DecoderForCausalLM(DecoderConfig.from_settings(settings, 50)), tokenizer)["decoder"]
-
-    assert described() == {}
-    assert described(mixers=["gru"]) == {}
-    changed = {"window": 16, "positions": "none", "qk_norm": True, "short_convolution": True}
-    assert described(**changed) == changed
-    assert described(mixers=["mamba"], state_size=8) == {"state_size": 8}

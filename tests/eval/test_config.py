@@ -139,9 +139,3 @@ def test_an_evaluations_setting_that_would_do_nothing_is_refused(
     config = build(EvalConfig, {"diagnostics": [diagnostic], "set": DATA[data], **settings}, "x")
     with pytest.raises(ConfigError, match=says):
         conditions_of(config, for_checkpoint(str(tmp_path), config))
-
-
-def test_a_condition_that_is_there_twice_is_refused() -> None:
-    twice = [{"kind": "permutation", "lengths": [3], "examples": examples} for examples in (4, 5)]
-    with pytest.raises(ConfigError, match="is there twice"):
-        conditions_of(build(EvalConfig, {"diagnostics": twice}, "x"), Subject(PERMUTATION))

@@ -16,7 +16,6 @@ from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.progress import Progress
-from remedy.eval.records.remarks import of_condition
 from remedy.eval.records.schema import answered
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
@@ -48,8 +47,7 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
     with pytest.raises(UserError, match="characters that cannot be shown"):
         evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gr\x1bu")
     assert not list(tmp_path.iterdir())
-    subject, said = Subject(PERMUTATION, training={"steps": 0}), list[str]()
-    path = evaluate(model, tokenizer, subject, SETTINGS, tmp_path, "gru", lambda done: said.append(str(done)))
+    path = evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
     summary = json.loads(path.read_text())
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
     assert len(rows) == 2 * 3 * 6
@@ -64,12 +62,6 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
     assert (sixes["tokens_state"] == 4 * 3).all()  # reveals before commands 0, 2, 4 and at the end, of three values
     assert answered(rows)[answered(rows)["first_error_role"] == ""]["right"].astype(bool).all()
     assert set(rows["first_error_role"]) <= {"", *(role.label for role in Role)}
-    lines = [line for line in said if "%" in line]
-    beside = ["; ".join(of_condition(condition)) for condition in summary["conditions"]]
-    assert len(lines) == 6
-    assert all(line.endswith(f"({words})" if words else "%") for line, words in zip(lines, beside)), lines
-    assert all(words.startswith("untrained: 0 steps") for words in beside)
-    assert "floor: none right" in "".join(beside)
 
 
 @pytest.fixture(scope="module")

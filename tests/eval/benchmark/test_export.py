@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from remedy.eval.benchmark import export
-from remedy.eval.benchmark.export import MODULES, PACKAGE, export_benchmark, freeze
+from remedy.eval.benchmark.export import PACKAGE, export_benchmark, freeze
 from remedy.eval.benchmark.scorer import read, score_answer, score_trace, wilson
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import run_condition
@@ -24,7 +24,7 @@ from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings
-from remedy.settings import ConfigError, UserError, build
+from remedy.settings import ConfigError, build
 from tests.launch.in_process import remedy
 from tests.mock_models import KINDS, Mock, mistaken, sequences
 
@@ -107,11 +107,6 @@ def test_the_scorer_needs_python_alone(folder: Path, site: Path, evaluated: Eval
     assert (twice.returncode, "is there twice" in twice.stderr) == (2, True)
     (tmp_path / "outputs.jsonl").write_text(json.dumps({"id": next(iter(evaluated.written)), "written": None}))
     assert "is no text: leave out what has no output" in run(folder).stderr
-    assert sum(path.stat().st_size for path in site.rglob("*")) < 5_000_000
-    assert {path.stem for path in (folder / PACKAGE).glob("*.py")} == {
-        *(name.rpartition(".")[2] for name in MODULES),
-        *("__init__", "__main__", "inspect_tasks", "registry"),
-    }
 
 
 def test_rows_say_prompt_trace_and_answer_and_the_card_what_there_is(folder: Path) -> None:
@@ -128,8 +123,6 @@ def test_rows_say_prompt_trace_and_answer_and_the_card_what_there_is(folder: Pat
     assert all((folder / file["path"]).exists() for file in front["configs"][0]["data_files"])
     assert front["license"] == "mit"
     assert len(read(folder / "data" / "shots" / "tracking.jsonl")) == 4
-    for name in ("cruxeval", "humaneval"):  # the recipe of what is not here
-        assert f"`remedy export-benchmark configs/benchmark/{name}.yaml {name}.set.task.path=FILE --out FOLDER`" in card
 
 
 def programs(folder: Path) -> list[str]:
@@ -150,9 +143,9 @@ def test_published_programs_come_from_a_file_with_licence_and_what_is_left_out(t
     assert "Copyright (c) 2023 Meta" in (tmp_path / "out" / "LICENSE").read_text()
     assert "humaneval.set.task.path=FILE" in card
     assert "cruxeval.set.task.path=FILE" not in card
-    assert (
-        str(tmp_path) not in (tmp_path / "out" / "evaluate" / "cruxeval.yaml").read_text()
-    )  # others have it elsewhere
+    settings = (tmp_path / "out" / "evaluate" / "cruxeval.yaml").read_text()
+    assert str(tmp_path) not in settings  # others have it elsewhere
+    assert "is not empty: choose a new folder" in remedy(command).errors
     assert "cruxevla.split=all: changes no configuration" in remedy([*command, "cruxevla.split=all"]).errors
 
 
@@ -179,11 +172,6 @@ def test_only_what_is_under_mit_is_said_to_be_and_no_place_or_licence_acts(
         export_benchmark({"no": build(EvalConfig, config, "test")}, tmp_path / "other")
 
 
-def test_separators_within_a_text_are_no_ends_of_lines(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"written": "a\u2028b\x85"}\n', encoding="utf-8")
-    assert read(tmp_path / "a.jsonl") == [{"written": "a\u2028b\x85"}]
-
-
 @pytest.mark.parametrize(("right", "of"), [(0, 9), (4, 9), (9, 9)])
 def test_wilson_is_the_interval_of_reports(right: int, of: int) -> None:
     found = rate([True] * right + [False] * (of - right))
@@ -203,16 +191,6 @@ def test_what_has_no_text_form_is_refused(changes: dict[str, Any], says: str, tm
     with pytest.raises(ConfigError, match=says):
         export_benchmark({"x": config}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_the_command_writes_to_a_new_folder(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(CONFIG))
-    command = ["export-benchmark", tmp_path / "own.yaml", "--out", tmp_path / "out"]
-    assert f"benchmark: {tmp_path / 'out' / 'README.md'}" in remedy(command).output
-    assert (tmp_path / "out" / "lm_eval" / "own_trace.yaml").exists()
-    assert "is not empty: choose a new folder" in remedy(command).errors
-    with pytest.raises(UserError, match="not empty"):
-        export_benchmark({}, tmp_path)
 
 
 def test_lm_eval_gives_the_scores_of_remedy_evaluate(folder: Path, evaluated: Evaluated) -> None:

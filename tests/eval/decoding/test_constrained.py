@@ -13,7 +13,7 @@ from remedy.eval.decoding.protocol import Place
 from remedy.eval.generators import LoopGenerator, requests
 from remedy.models.chunks import Kind
 from remedy.models.tokenizer import Encoded
-from tests.eval.held import CHARACTERS, CONSTRAINED, RAISING, Prepared, assert_alike, assert_held, never_masked
+from tests.eval.held import CHARACTERS, CONSTRAINED, Prepared, assert_alike, assert_held
 from tests.eval.scripted import MEMORIES, drafting
 
 
@@ -33,14 +33,6 @@ def test_whatever_a_model_writes_is_what_the_plain_loop_writes(loops: Prepared, 
         for one, start in zip(expected, loops.starts):
             (run,) = one.runs
             assert_held(run, start, CHARACTERS, writing.max_new_tokens)
-
-
-def test_programs_that_raise_are_no_exception() -> None:
-    """Where the data do not say that a program returns, exceptions may be raised that nothing catches."""
-    made = Prepared(RAISING, 1, split="all")
-    assert any(example.trace.raised for example in made.examples)
-    assert not any(example.returns for example in made.examples)
-    never_masked(made, made.starts)
 
 
 def _prompt(truth: Encoded) -> Encoded:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +10,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.control_flow import ControlFlow, ControlFlowError
@@ -21,8 +18,7 @@ from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
 from remedy.eval.decoding.forcings import ACTION_FORCED
 from remedy.eval.decoding.protocol import Place
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TokenizerError
-from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings, Llama3Settings
+from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
 from tests.eval.held import CHARACTERS
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 3]}})
@@ -79,14 +75,6 @@ def follow(place: TokenWalk, encoded: Encoded) -> dict[Role, tuple[int, int]]:
 
 def share(found: dict[Role, tuple[int, int]]) -> float:
     return sum(certain for certain, _ in found.values()) / sum(total for _, total in found.values())
-
-
-@cache
-def llama() -> TraceTokenizer:
-    try:
-        return build_tokenizer(Llama3Settings(kind="llama3"))
-    except TokenizerError as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARACTERS], ids=["bytes", "split", "characters"])
@@ -158,17 +146,6 @@ def test_a_line_that_cannot_follow_is_refused_at_its_first_token_that_none_has()
     assert {step.line for step in other.steps} == {6}
 
 
-def test_special_tokens_cannot_be_written_as_text() -> None:
-    example = drawn(STRAIGHT, 1)[0]
-    place = start(example, BPE, DataConfig.model_validate(STRAIGHT))
-    event = certain_run(place)[0]
-    state = place.after(event)
-    assert state is not None
-    assert state.allowed().closing == BPE.special_ids[Special.ACTION_SEP]
-    assert state.after(BPE.special_ids[Special.FRAME_SEP]) is None
-    assert state.after(BPE.eos_id) is None
-
-
 @pytest.mark.parametrize(
     ("format", "reveal", "message"),
     [
@@ -181,17 +158,3 @@ def test_what_leaves_frames_or_events_out_is_refused(format: str, reveal: dict[s
     flow = ControlFlow(Program("def main():  # << START_OF_TRACE\n    pass\n"))
     with pytest.raises(ControlFlowError, match=message):
         TraceGrammar(flow, BPE, format, RevealConfig.model_validate(reveal))
-
-
-@pytest.mark.weekly
-def test_tokens_of_cruxeval_that_need_no_model(shared: Path) -> None:
-    """With the vocabulary of Llama 3, in diffs: four tenths, at control flow alone."""
-    found = dict.fromkeys(Role, (0, 0))
-    for line in (shared / "cruxeval.jsonl").read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        program = Program.from_call(row["code"], row["input"], row["id"])
-        rendered = render(trace(program), config=RevealConfig(locals="diff"))
-        place = TraceGrammar(ControlFlow(program), llama()).start("caught")
-        more = follow(place, llama().encode(rendered.spans))
-        found = {role: (found[role][0] + more[role][0], found[role][1] + more[role][1]) for role in Role}
-    assert 0.32 < share(found) < 0.45

@@ -8,7 +8,7 @@ import torch
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.examples import examples
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
 from remedy.eval.generators import Writing, requests
@@ -76,13 +76,6 @@ def small_model(mixer: str, tokenizer: TraceTokenizer) -> DecoderForCausalLM:
     return DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size)).eval()
 
 
-def assert_same(left: list[Generated], right: list[Generated]) -> None:
-    """The same runs; log-probabilities of a batch are rounded otherwise."""
-    assert [run._replace(logprobs=[]) for run in left] == [run._replace(logprobs=[]) for run in right]
-    for one, other in zip(left, right):
-        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-
-
 def decode(
     reader: ModelReader,
     tokenizer: TraceTokenizer,
@@ -107,36 +100,6 @@ def test_a_model_that_knows_the_truth_writes_it(form: str, fed: frozenset[Role])
         assert [run.ids for run in runs] == [list(truth.ids[run.start : run.stop]) for run in runs]
         assert all(run.complete for run in runs)
         assert sum(len(run.ids) for run in runs) == sum(Role(role) not in fed for role in truth.roles)
-
-
-@pytest.mark.parametrize("fed", [LINE_FORCED, STATE_FORCED], ids=["line", "state"])
-def test_an_event_is_one_token_whatever_that_is(fed: frozenset[Role]) -> None:
-    """A special token ends any other run: a wrong event is read as it is, and the line that truly follows is fed all the same."""
-    tokenizer, (truth,) = prepared("cwm", 1)
-    at = truth.roles.index(Role.EVENT)
-    wrong = tokenizer.special_ids[Special.RETURN_SEP]
-    (runs,) = decode(Reciter([truth], tokenizer.vocab_size, {0: at}, wrong), tokenizer, [truth], fed)
-    assert runs[0] == Generated(at, at + 1, [wrong], runs[0].logprobs, True)
-    assert all(run.ids == list(truth.ids[run.start : run.stop]) for run in runs[1:])
-    assert [truth.roles[run.start] for run in runs].count(Role.EVENT) == truth.roles.count(Role.EVENT)
-
-
-def test_a_run_that_never_ends_is_cut() -> None:
-    tokenizer, truths = prepared("cwm", 1)
-    (run,) = decode(Reciter(truths, tokenizer.vocab_size), tokenizer, truths, FREE, max_new_tokens=10)[0]
-    assert (len(run.ids), run.complete) == (10, False)
-
-
-def test_teacher_forcing_gives_a_run_for_every_stretch_of_the_roles_asked_for() -> None:
-    tokenizer, truths = prepared("repl", 2)
-    reciter = Reciter(truths, tokenizer.vocab_size, {0: list(truths[0].roles).index(Role.STATE)}, wrong=99)
-    predicted = predict(reciter, tokenizer, truths, frozenset({Role.STATE}))
-    for truth, runs in zip(truths, predicted):
-        assert [at for run in runs for at in range(run.start, run.stop)] == [
-            at for at, role in enumerate(truth.roles) if role == Role.STATE
-        ]
-    assert predicted[0][0].ids == [99, *truths[0].ids[predicted[0][0].start + 1 : predicted[0][0].stop]]
-    assert all(run.ids == list(truths[1].ids[run.start : run.stop]) for run in predicted[1])
 
 
 @torch.no_grad()

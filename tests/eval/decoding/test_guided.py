@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
-from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.render import render
@@ -23,10 +21,8 @@ from remedy.eval.decoding.protocol import Place
 from remedy.eval.generators import LoopGenerator, requests
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import ConfigError
-from tests.eval.control_flow.following import true_trace
 from tests.eval.control_flow.plain_programs import Writer
 from tests.eval.control_flow.test_contradiction import LOOP
-from tests.eval.control_flow.test_soundness import cruxeval, humaneval
 from tests.eval.decoding.test_control_flow import (
     BPE,
     CHARACTERS,
@@ -36,7 +32,6 @@ from tests.eval.decoding.test_control_flow import (
     TASK,
     certain_run,
     follow,
-    llama,
     share,
     written,
 )
@@ -114,21 +109,6 @@ def test_a_value_that_is_no_literal_leaves_both_ways(value: str) -> None:
     assert certain.endswith("y = '")  # both begin so
 
 
-def test_after_what_is_no_json_nothing_is_certain() -> None:
-    assert not certain_run(wrote(at('"i": "'), '\\u00"'))
-
-
-def test_a_state_that_is_left_early_says_nothing() -> None:
-    after = wrote(at('"i": "'), "1").after(CHARACTERS.special_ids[Special.ACTION_SEP])
-    assert after is not None
-    assert CHARACTERS.decode(certain_run(after)).endswith("<|line_sep|>{")
-
-
-def test_returned_values_that_are_kept_are_certain() -> None:
-    place = at("return y\n<|arg_sep|>")
-    assert CHARACTERS.decode(certain_run(place)) == "\"'aa'\"<|frame_sep|><|end_of_text|>"
-
-
 VALUES = [
     "1", "0", "-5", "[]", "[1, 2]", "{}", "{'a': 1}", "'x'", "None", "True", "(1,)", "nan", "<f>", "..", "[[1], [1]]", "1e400",
     "{1, 2}", "set()", "frozenset({1})", "range(0, 3)", "<function grow>", "<built-in function len>", "<class 'int'>", "1j",
@@ -184,44 +164,13 @@ def test_a_decoder_with_guesses_writes_what_the_plain_loop_writes() -> None:
             assert_held(one.runs[0], begin, CHARACTERS, 60)
 
 
-def certain_share(programs: list[Program], tokenizer: TraceTokenizer, locals: Any) -> float:
-    certain = total = 0
-    for program in programs:
-        found = true_trace(program, 500)
-        if found is not None and not found.raised:
-            reveal = RevealConfig(locals=locals)
-            place = GuidedGrammar(ControlFlow(program), tokenizer, reveal=reveal).start("caught")
-            counted = follow(place, tokenizer.encode(render(found, config=reveal).spans))
-            certain += sum(one for one, _ in counted.values())
-            total += sum(one for _, one in counted.values())
-    return certain / total
-
-
-@pytest.mark.parametrize(
-    ("programs", "every", "locals", "least"),
-    [
-        (cruxeval, 40, "diff", 0.75),
-        *(
-            pytest.param(of, 1, locals, least, marks=pytest.mark.weekly)
-            for of, locals, least in zip(
-                [cruxeval, cruxeval, humaneval, humaneval], ["full", "diff"] * 2, [0.8, 0.78, 0.88, 0.86]
-            )
-        ),
-    ],
-)
-def test_tokens_of_benchmarks_that_need_no_model(
-    shared: Path, programs: Any, every: int, locals: str, least: float
-) -> None:
-    """With the vocabulary of Llama 3: four fifths."""
-    assert certain_share(programs(shared)[::every], llama(), locals) > least
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         ({"reveal": {"spacing": 2}}, "forcing guided: reveal.spacing: lines are evaluated on states"),
         ({"reveal": {"locals": "one_in_turn"}}, "forcing guided: reveal.locals"),
         ({"string_encoding": "spaced"}, "forcing guided: string_encoding: .*; use plain"),
+        ({"reveal": {"max_tokens": 500}}, "forcing guided: reveal.max_tokens: may step over calls"),
     ],
 )
 def test_as_a_forcing_it_refuses_states_that_do_not_show_all(data: dict[str, Any], message: str) -> None:

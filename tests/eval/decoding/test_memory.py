@@ -10,17 +10,16 @@ import torch
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.context_window import Memory
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import longest_seen, seen, windows
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
 from remedy.eval.generators.loop import predict
-from remedy.eval.scoring.common import Decoded, read_tokens
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.train.data import as_tokens
-from tests.eval.decoding.test_decoding import assert_same, decode, small_model
+from tests.eval.decoding.test_decoding import decode, small_model
 from tests.tiny_models import tiny_model
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -30,7 +29,6 @@ FORMS: dict[str, dict[str, Any]] = {
         "task": {"kind": "composition", "depth": 1, "functions": ["recursive_reverse"], "input_length": [2, 2]}
     },
 }
-PERMUTATIONS = ("cwm_numbered", "symbolic")
 ONE = Memory(frames=1)
 MEMORIES = dict.fromkeys(FORMS, Memory(frames=2)) | {"cwm_numbers": Memory(frames=1, open_calls=True)}
 FORCINGS = {"free": FREE, "line": LINE_FORCED, "action": ACTION_FORCED, "state": STATE_FORCED}
@@ -139,72 +137,6 @@ def test_teacher_forcing_predicts_each_token_from_its_window(form: str) -> None:
         assert run.ids == expected
 
 
-class Chopper(ModelReader):
-    """A model that closes a frame wherever that is among its likelier tokens, so that an untrained one writes frames too."""
-
-    def __init__(self, model: Any, close: int) -> None:
-        super().__init__(model)
-        self.close: int | None = None
-        assert self.kind  # which is found without it
-        self.close = close
-
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
-        return self.pushed(super().prefill(prompts))
-
-    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
-        return self.pushed(super().step(tokens))
-
-    def pushed(self, logits: torch.Tensor) -> torch.Tensor:
-        if self.close is None:
-            return logits
-        found = logits.clone()
-        closes = logits[:, self.close] > logits.mean(-1) + logits.std(-1)
-        found[closes, self.close] += 10 * logits.std(-1)[closes]
-        return found
-
-
-@torch.no_grad()
-def test_frames_that_the_model_closes_itself_are_forgotten() -> None:
-    tokenizer, truths = prepared("cwm_numbered")
-    model = tiny_model("llama", tokenizer.vocab_size)
-    close = tokenizer.special_ids[Special.FRAME_SEP]
-    reader = Chopper(model, close)
-    decoded = decode(reader, tokenizer, truths, FREE, max_new_tokens=40, memory=ONE)
-    assert any(run.ids.count(close) > 3 for (run,) in decoded)
-    for truth, (run,) in zip(truths, decoded):
-        context = truth.ids[: run.start]
-        frames: list[list[int]] = [[]]
-        for token, logprob in zip(run.ids, run.logprobs):
-            read = [*context, *(one for frame in frames[-2:] for one in frame)]
-            logits = reader.pushed(model(torch.tensor([read])).logits[:, -1])[0]
-            assert int(logits.argmax()) == token
-            assert float(logits.log_softmax(-1)[token]) == pytest.approx(logprob, abs=1e-4)
-            frames[-1].append(token)
-            frames += [[]] if token == close else []
-        assert_same([run], decode(reader, tokenizer, [truth], FREE, max_new_tokens=40, memory=ONE)[0])
-
-
-@torch.no_grad()
-def test_forced_frames_are_the_true_ones_whatever_the_model_writes_in_them() -> None:
-    tokenizer, truths = prepared("cwm_numbered")
-    model = small_model("attention", tokenizer)
-    for fed in (ACTION_FORCED, LINE_FORCED):
-        for truth, runs in zip(truths, decode(ModelReader(model), tokenizer, truths, fed, memory=ONE)):
-            order = list(dict.fromkeys(truth.frames))
-            read: dict[int, list[int]] = {frame: [] for frame in order}
-            end = 0
-            for run in runs:
-                for at in range(end, run.start):
-                    read[truth.frames[at]].append(truth.ids[at])
-                place = order.index(truth.frames[run.start])
-                frames = [order[0], *order[max(1, place - 1) : place + 1]]
-                ids = [one for frame in frames for one in read[frame]]
-                best = model(torch.tensor([[*ids, *run.ids]])).logits[0].argmax(-1).tolist()
-                assert best[len(ids) - 1 : -1] == run.ids
-                read[truth.frames[run.start]] += run.ids
-                end = run.stop
-
-
 @torch.no_grad()
 def test_a_limit_of_the_model_is_one_of_what_is_seen_at_once() -> None:
     tokenizer, truths = prepared("symbolic", 6)
@@ -221,38 +153,3 @@ def test_a_limit_of_the_model_is_one_of_what_is_seen_at_once() -> None:
     assert cut(longest, ONE) == 0
     assert cut(longest, None) > 0
     assert cut(longest - 4, ONE) > 0
-
-
-class Counting:
-    """Counts what a model reads."""
-
-    def __init__(self, reader: ModelReader) -> None:
-        self.reader, self.limit, self.read, self.last = reader, reader.limit, 0, 0
-
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
-        self.last = sum(map(len, prompts))
-        self.read += self.last
-        return self.reader.prefill(prompts)
-
-    def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
-        self.read += sum(token is not None for token in tokens)
-        return self.reader.step(tokens)
-
-
-@pytest.mark.parametrize("memory", [None, ONE, Memory(frames=1, open_calls=True)])
-@torch.no_grad()
-def test_tokens_read_are_those_of_the_plain_loop(memory: Memory | None) -> None:
-    """Whatever a model writes; the token with which a frame is forgotten is read anew, and what is left after the last for nothing."""
-    data = DataConfig.model_validate({**FORMS["cwm_numbered"], "format": "cwm_numbered", "memory": memory})
-    tokenizer, _ = prepared("cwm_numbered")
-    [(example, truth)] = encoded_examples(data, tokenizer, "test", [0])
-    close = tokenizer.special_ids[Special.FRAME_SEP]
-    counting = Counting(Chopper(tiny_model("llama", tokenizer.vocab_size), close))
-    [[run]] = decode(counting, tokenizer, [truth], FREE, max_new_tokens=60, memory=memory)  # type: ignore[arg-type]
-    forgotten = 0 if memory is None else run.ids.count(close) - 1
-    assert forgotten > 3 or memory is None
-    in_vain = counting.last if forgotten and run.ids[-1] == close else 0
-    decoded = Decoded(example, truth, [run], FREE, data)
-    assert read_tokens(decoded, tokenizer) == counting.read - in_vain + forgotten
-    if memory is None:
-        assert counting.read == run.start + len(run.ids)

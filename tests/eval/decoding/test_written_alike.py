@@ -71,17 +71,6 @@ def test_every_model_writes_what_the_plain_loop_writes(name: str) -> None:
             assert_written_alike(model, tokenizer, truths, Writing(FREE, True, 25, frozenset(), memory), 3)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("family", ["gpt2", "opt"])
-def test_rows_that_come_to_the_end_of_a_table_of_positions_are_cut_there(family: str) -> None:
-    tokenizer, truths = prepared("symbolic", 4)
-    longest = max(len(truth.ids) for truth in truths) + 2
-    sizes = {"gpt2": {"n_positions": longest}, "opt": {"max_position_embeddings": longest}}
-    model = tiny_model(family, tokenizer.vocab_size, **sizes[family])
-    for batch in (1, 4):
-        assert_written_alike(model, tokenizer, truths, Writing(FREE, True, 100), batch)
-
-
 def test_where_memory_runs_out_fewer_examples_are_written_at_a_time() -> None:
     tokenizer, truths = prepared("repl", 4)
 

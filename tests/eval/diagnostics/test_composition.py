@@ -11,7 +11,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.tasks import Task
 from remedy.eval.diagnostics import Condition
-from remedy.eval.diagnostics.composition import CompositionDiagnostic, composition_figure, expectation_table
+from remedy.eval.diagnostics.composition import CompositionDiagnostic, expectation_table
 from remedy.eval.diagnostics.composition_null import (
     corrected_line,
     every_frame_right,
@@ -25,11 +25,6 @@ from tests.eval.made_records import made, together
 def condition(form: str, depth: int, right: list[bool], functions: list[str], function: str = "") -> pd.DataFrame:
     labels: dict[str, Any] = {"family": "strings", "form": form, "depth": depth, "function": function}
     return made(right, diagnostic="composition", labels=labels, functions=functions)
-
-
-LABELS: dict[str, Any] = {"family": "booleans", "form": "atomic", "depth": 1}
-SINGLE = [condition("atomic", 1, [True, True], ["a", "a"], "a"), condition("atomic", 1, [True, False], ["b", "b"], "b")]
-NESTED = condition("nested", 2, [False, False], ["a b", "b b"])
 
 
 def test_forcings_and_forms_are_never_pooled() -> None:
@@ -48,8 +43,6 @@ def test_forcings_and_forms_are_never_pooled() -> None:
     assert found["free", "flattened"] == ("100%", "0%")
     assert found["action_forced", "nested"] == ("100%", "100%")
     assert found["action_forced", "flattened"] == ("0%", "100%")
-    titles = [panel.get_title().split(", ")[-1] for panel in composition_figure(records).axes]
-    assert titles == ["free", "action_forced"]
 
 
 def test_the_correction_undoes_the_luck_of_functions_that_were_chosen() -> None:
@@ -94,43 +87,6 @@ def test_the_right_null_is_of_calls_and_not_of_frames() -> None:
     cells = {name: cell.split("\n")[0] for name, cell in zip(head, row)}
     assert (cells["Forcing"], cells["Observed"]) == ("free", "50%")
     assert (cells["Given true inputs"], cells["Every frame, after a true past"]) == ("59%", "25%")
-
-
-def test_where_calls_are_stepped_over_nothing_is_said_of_their_returns() -> None:
-    """The program's own return, a copy, is right whatever its calls did. A limit of tokens leaves some traced whole."""
-    some = one_step("flattened", returns=[4] * 30 + [1] * 10, value_exact=[0.25] * 30 + [1.0] * 10)
-    one_call = one_step("flattened", returns=1, value_exact=1.0).assign(depth=1)
-    assert given_true_inputs(some) == given_true_inputs(one_call) == {}
-    stepped = one_step("flattened", returns=1, value_exact=1.0, state_exact=[0.8] * 10 + [1.0] * 30)
-    _, records = together(condition("flattened", 3, [True] * 28 + [False] * 12, ["a a a"] * 40), stepped)
-    assert given_true_inputs(records) == {}
-    assert every_frame_right(records)[3][0] == 0.75
-    head, row = expectation_table(records)
-    assert dict(zip(head, row))["Given true inputs"] == ""
-
-
-def test_lines_that_are_fed_are_not_demanded_of_frames() -> None:
-    fed = one_step("nested", action_exact=0.5)
-    _, records = together(condition("nested", 3, [True] * 40, ["a a a"] * 40), fed)
-    assert every_frame_right(records, "line_forced") == {}
-    assert every_frame_right(records, "action_forced")[3][0] == 1
-    assert every_frame_right(records, "free")[3][0] == 0
-
-
-def test_compositions_stand_beside_what_single_functions_let_expect() -> None:
-    figure, numbers = CompositionDiagnostic.sections(*together(*SINGLE, NESTED))
-    assert figure.draw is not None
-    drawn = figure.draw()
-    assert drawn is not None
-    assert [line.get_label() for line in drawn.axes[0].get_lines()] == [
-        "Product of single functions",
-        "Product, corrected",
-        "atomic",
-        "nested",
-    ]
-    assert numbers.rows is not None
-    assert numbers.rows[1][4:7] == ["2", "0%\n0 to 66 %", "38%"]
-    assert CompositionDiagnostic.sections(*together(*SINGLE)) == []
 
 
 @pytest.mark.parametrize("flatten", [False, True])

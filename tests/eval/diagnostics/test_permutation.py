@@ -95,14 +95,3 @@ def test_the_solved_horizon_is_the_largest_that_is_surely_at_the_bar() -> None:
         ["a", "32\ntested: 8, 16, 32, 64\nnot always 16"],
         ["b", "none\ntested: 8, 16"],
     ]
-
-
-def test_a_horizon_is_solved_at_all_of_its_lengths_and_spacings_stand_apart() -> None:
-    grid = [(16, 4.0, 4, 1.0), (64, 4.0, 4, 0.5), (16, math.inf, 16, 1.0), (64, math.inf, 64, 1.0)]
-    parts = [outcomes(share, "a", n, horizon=at, spacing=k) for n, k, at, share in grid]
-    (section,) = solved_horizon_section("Permutation programs", together(*parts)[0])
-    assert section.rows == [
-        ["Recipe", "Spacing", "Solved horizon"],
-        ["a", "4", "none\ntested: 4"],
-        ["a", "inf", "64\ntested: 16, 64"],
-    ]

@@ -51,16 +51,6 @@ def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None
     ]
 
 
-def test_generated_programs_are_programs_too(tmp_path: Path) -> None:
-    data = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}, "format": "repl"})
-    settings = evaluation({"max_new_tokens": 1000}, forcing=["action_forced"], answer_only=[False], examples=3)
-    evaluate(small_model("gru", TOKENIZER), TOKENIZER, Subject(data), settings, tmp_path, "gru")
-    (path,) = (tmp_path / "records").glob("*.parquet")
-    rows = read_records(path)
-    assert (len(rows), set(rows["benchmark"]), set(rows["split"])) == (3, {"permutation"}, {"test"})
-    assert set(rows["isolation"]) == {"trusted"}
-
-
 def test_rewrites_of_generated_programs_and_unknown_ones_are_refused(programs: Path) -> None:
     settings = evaluation({}, rewrites=["none", "all"])
     generated = Subject(DataConfig.model_validate({"task": {"kind": "permutation"}}))

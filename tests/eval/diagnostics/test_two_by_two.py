@@ -8,7 +8,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
-from remedy.eval.diagnostics.two_by_two import CELLS, cells_figure, cells_table, found_cells
+from remedy.eval.diagnostics.two_by_two import CELLS, cells_table, found_cells
 from remedy.eval.evaluate import evaluate
 from remedy.eval.report.page import compose, report
 from remedy.settings import ConfigError, build
@@ -41,30 +41,6 @@ def test_a_wrong_action_and_a_lost_state_are_told_apart() -> None:
     said = dict(zip(head, row))
     assert said["First error: wrong action"] == "50 %\n15 to 85 %\n2 of 4 traces"
     assert said["First error: lost state"].endswith("1 of 4 traces")
-
-
-def test_seeds_of_a_variant_share_a_bar_and_a_line_and_each_is_shown() -> None:
-    exact = {"gru": [0.25, 0.75], "gru-seed-1": [1.0, 1.0], "lstm": [0.5, 0.5]}
-    parts = [
-        made([False, True], run, "two_by_two", {"forcing": forcing}, state_exact=shares, first_error_role=["state", ""])
-        for run, shares in exact.items()
-        for forcing in ("action_forced", "free")
-    ]
-    cells = found_cells(*together(*parts, variants={"gru": "gru", "gru-seed-1": "gru"}))
-    assert [(cell.name, cell.forcing, len(cell.runs)) for cell in cells] == [
-        ("gru", "free", 2),
-        ("gru", "action_forced", 2),
-        ("lstm", "free", 1),
-        ("lstm", "action_forced", 1),
-    ]
-    head, first, *_ = cells_table(cells)
-    said = dict(zip(head, first))
-    assert (said["Variant"], said["States right"]) == ("gru", "75 %\n0 to 100 %\nseeds 50, 100 %")
-    assert said["First error: lost state"] == "50 %\n9 to 91 %\nseeds 50, 50 %\n2 of 4 traces"
-    states, actions = cells_figure(cells).axes
-    assert [round(bar.get_height(), 6) for bar in states.patches] == [0.75, 0.75, 0.5, 0.5]  # type: ignore[attr-defined]
-    assert len(states.containers) == 4 + 6
-    assert len(actions.patches) == 2
 
 
 def test_the_program_must_be_shown_and_no_cell_is_left_out() -> None:

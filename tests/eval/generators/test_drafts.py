@@ -55,19 +55,6 @@ def test_a_model_that_goes_round_is_written_in_few_calls(period: int, counted: b
     assert reader.calls <= (105 if counted else 20)
 
 
-@pytest.mark.parametrize("name", FORCED)
-def test_one_wrong_token_costs_a_few_calls(name: str) -> None:
-    """A run that is written wrongly, and back in step after it."""
-    tokenizer, (truth,) = prepared("cwm", 1)
-    fed = FORCED[name]
-    places = [at for at, role in enumerate(truth.roles) if role not in fed and not tokenizer.is_special(truth.ids[at])]
-    ids, at = [*truth.ids, 0], places[len(places) // 2]
-    ids[at] = next(one for one in range(tokenizer.vocab_size) if not tokenizer.is_special(one) and one != ids[at])
-    reader = Scripted(lambda read: ids[min(len(read), len(truth.ids))], tokenizer.vocab_size, Kind.CROP)
-    drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(fed))
-    assert reader.calls <= 5
-
-
 class Near(Scripted):
     """A model whose likeliest tokens are nearer than rounding at one place, where reading by chunks says another than a step does."""
 

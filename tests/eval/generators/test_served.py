@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.context_window import Memory
 from remedy.data_gen.roles import Role
-from remedy.data_gen.window_examples import longest_seen
-from remedy.eval.decoding.forcings import ANSWERS, fed_roles
+from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, requests
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.completions import BadReply, Question, ask, read
-from remedy.eval.progress import Meter, Progress
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
@@ -87,53 +84,6 @@ def test_what_a_model_gets_right_is_asked_for_once(wrong: frozenset[Role]) -> No
                 assert served.asked == {"score": len(truths)}
             if forcing == "free" and wrong:
                 assert served.asked["score"] == len(truths)
-
-
-def test_a_near_tie_is_decided_by_a_token_that_is_written() -> None:
-    """Where the server's two ways of computing are far apart, nearly all that is scored is."""
-    model, tokenizer = model_for(SYMBOLIC)
-    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(2))]
-    with ContractServer(model, tokenizer).running() as url:
-        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
-        asked = Writing(fed_roles("action_forced"), True, 100)
-        plain = served.generate(requests(truths), asked)
-        served.server.departure = 10.0
-        tied = served.generate(requests(truths), asked)
-    assert [[run.ids for run in one.runs] for one in plain] == [[run.ids for run in one.runs] for one in tied]
-    assert [one.near_ties for one in plain] == [0, 0]
-    assert all(one.near_ties >= len(one.runs) for one in tied)
-
-
-def test_what_a_memory_forgets_is_not_asked_for() -> None:
-    model, tokenizer = model_for(SYMBOLIC)
-    truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(2))]
-    loop = LoopGenerator(ModelReader(model), tokenizer)
-    server = ContractServer(model, tokenizer)
-    with server.running() as url:
-        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
-        tried = len(server.contents)
-        for forcing in ("action_forced", "teacher_forced"):
-            asked = Writing(fed_roles(forcing), True, 100, ANSWERS, Memory(frames=1))
-            for mine, other in zip(served.generate(requests(truths), asked), loop.generate(requests(truths), asked)):
-                assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
-    longest = max(len(content["prompt"]) for content in server.contents[tried:])
-    assert longest <= max(longest_seen(*truth[:3], Memory(frames=1), {}) for truth in truths)
-
-
-def test_a_line_now_and_then_says_how_many_traces_are_done_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were written before are done, and took no time."""
-    clock = [100.0]
-    monkeypatch.setattr("remedy.eval.progress.time.monotonic", lambda: clock[0])
-    said: list[Progress] = []
-    meter = Meter(2, 5, 100, said.append)
-    meter.skip(20)
-    for _ in range(40):
-        clock[0] += 0.5
-        meter.step()
-    assert list(map(str, said)) == [
-        "2/5 40 of 100 traces, 2 traces/s, 30 s left",
-        "2/5 60 of 100 traces, 2 traces/s, 20 s left",
-    ]
 
 
 def test_the_command_evaluates_a_hub_model_of_which_only_the_server_has_weights(tmp_path: Path) -> None:

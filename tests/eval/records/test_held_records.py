@@ -17,7 +17,6 @@ from remedy.settings import ConfigError, UserError, build
 from tests.eval.held import (
     CHARACTERS,
     RAISING,
-    S3,
     STRINGS,
     Prepared,
     condition,
@@ -49,20 +48,6 @@ def test_it_is_scored_as_what_the_model_writes_freely(loops: Prepared) -> None:
             assert row["certain_tokens"] == sum(kept["certain"]) > 0
             assert row["masked_tokens"] > 0
             assert row["cut_mass"] == pytest.approx(sum(kept["cut"]))
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({**S3, "format": "repl"}, "forcing control_flow: format: repl does not write events"),
-        ({**STRINGS, "reveal": {"call_depth": 0}}, r"forcing control_flow: reveal\.call_depth: .* leaves frames out"),
-        ({**STRINGS, "reveal": {"max_tokens": 500}}, r"forcing control_flow: reveal\.max_tokens: may step over calls"),
-    ],
-)
-def test_what_cannot_be_held_is_refused_in_one_line(data: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as error:
-        condition(data)
-    assert "\n" not in str(error.value)
 
 
 def test_another_interpreter_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

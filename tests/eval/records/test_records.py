@@ -3,12 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pytest
-
 from remedy.eval.records.schema import (
     Record,
-    answered,
     rank,
     read_records,
     write_records,
@@ -38,17 +34,6 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert found["index"].tolist() == [3]
     assert (found["run"].iloc[0], found["length"].iloc[0], found["spacing"].iloc[0]) == ("run", 4, 1.0)
     assert found["state_exact"].dtype == float
-
-
-def test_whether_an_answer_is_right_is_a_truth_value_only_where_it_is_defined(tmp_path: Path) -> None:
-    write_records(tmp_path / "free.parquet", "run", [row(right=True), row(right=False)], COMMON, "e")
-    write_records(tmp_path / "fed.parquet", "run", [row(right=None)], {**COMMON, "forcing": "teacher_forced"}, "e")
-    free, fed = (read_records(tmp_path / f"{name}.parquet") for name in ("free", "fed"))
-    assert free["right"].dtype == bool
-    both = pd.concat([free, fed])
-    assert answered(both)["right"].tolist() == [True, False]
-    with pytest.raises(ValueError, match="to bool"):
-        both["right"].astype(bool)
 
 
 def test_values_are_ranked_as_declared_and_unknown_ones_last() -> None:

@@ -121,28 +121,10 @@ def test_tasks_share_the_level_and_what_does_not_pair_is_said(tmp_path: Path) ->
     after = table(tmp_path / "after.csv", right * 2 + [1], task=["one"] * 40 + ["two"] * 41)
     pd.DataFrame({"id": [1], "right": [1], "task": ["three"]}).to_csv(tmp_path / "more.csv", index=False)
     found = compare_logs(before, after)
-    assert [one.level for one in found.verdicts] == pytest.approx([0.025, 0.025]) or max(
-        one.level for one in found.verdicts
-    ) <= 0.05
+    assert max(one.level for one in found.verdicts) <= 0.05
     assert found.remarks == ["two: 1 of 41 examples are not scored in every log: left out."]
     with pytest.raises(UserError, match="share no task"):
         compare_logs(before, tmp_path / "more.csv")
-
-
-def test_a_table_with_seeds_is_several_runs(tmp_path: Path) -> None:
-    rows = [
-        {"id": item, "right": int(item % 10 < share), "seed": seed}
-        for seed in range(6)
-        for share in (3,)
-        for item in range(40)
-    ]
-    better = [{**row, "right": int(row["id"] % 10 < 7)} for row in rows]
-    for name, side in (("a.jsonl", rows), ("b.jsonl", better)):
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in side))
-    (verdict,) = compare_logs(tmp_path / "a.jsonl", tmp_path / "b.jsonl").verdicts
-    assert verdict.found.seeds == (6, 6)
-    assert verdict.word is VerdictWord.HELPED
-    assert verdict.evidence.asked == "rates"
 
 
 @pytest.mark.parametrize(
@@ -159,11 +141,6 @@ def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dic
     path = table(tmp_path / "a.csv", right, **columns)
     with pytest.raises(UserError, match=message):
         compare_logs(path, shutil.copy(path, tmp_path / "b.csv"), how)
-
-
-def test_scores_between_take_a_threshold(tmp_path: Path) -> None:
-    path = table(tmp_path / "a.csv", [0.2, 0.5, 0.9])
-    assert list(read_logs(path, Reading(right_from=0.5))["right"]) == [False, True, True]
 
 
 @pytest.mark.parametrize("text", ["", "not json", '{"doc_id": 1}', '{"id": 1}', "[1, 2]", "[" * 100_000])

@@ -23,20 +23,6 @@ def test_every_variant_is_compared_with_the_baseline_under_each_condition_that_b
     assert [(c.baseline.run, c.treatment.run) for c in declared] == [("b", "a")] * 2
 
 
-def test_memories_are_compared_with_all_and_runs_pair_whether_they_name_one_or_not() -> None:
-    names = ("16", "4 with open calls", "all", "4")
-    remembering = [made(BETTER, labels={"memory": name}) for name in names]
-    own = [made(WORSE, run=run) for run in ("run", "other")]
-    conditions, records = together(*remembering, *own)
-    found = default_comparisons(conditions)
-    assert [one.mitigation for one in found] == [
-        "other",
-        *(f"run: memory {name} in place of all" for name in ("4", "4 with open calls", "16")),
-    ]
-    verdicts = decide(found, records)
-    assert [one.baseline.estimate.mean for one in verdicts] == [0.01, 1, 1, 1]
-
-
 TRACED = [
     {"forcing": f, "locals": shown, "spacing": 4.0} for f in ("action_forced", "free") for shown in ("diff", "full")
 ]

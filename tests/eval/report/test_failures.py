@@ -43,31 +43,6 @@ def test_classes_operations_and_first_errors_are_counted_for_a_diagnostic_of_any
     ]
 
 
-def test_actions_that_follow_another_occurrence_are_counted_for_each_condition() -> None:
-    """Formats that number their lines are for this count, which a sum over formats or forcings would hide."""
-    grid = [("cwm", "free", 3), ("cwm_numbered", "free", 1), ("cwm", "state_forced", 2)]
-    wrong: dict[str, Any] = {"right": [False] * 4, "first_error_role": ["action"] * 4}
-    parts = [
-        made(
-            **wrong, labels={"format": kind, "forcing": forcing}, followed_another=[place < count for place in range(4)]
-        )
-        for kind, forcing, count in grid
-    ]
-    rows = tables(*parts)["first errors by role"]
-    assert {row["Condition"]: row[failures.ANOTHER] for row in rows} == {
-        f"format {kind}, forcing {forcing}": str(count) for kind, forcing, count in grid
-    }
-
-
-def test_nothing_is_said_where_nothing_failed() -> None:
-    assert tables(made([True] * 3)) == {}
-    _, records = together(made([True] * 3, run="a"), made([True] * 3, run="b"))
-    assert (
-        moved_sections(decide([Comparison(mitigation="m", baseline=Side(run="a"), treatment=Side(run="b"))], records))
-        == []
-    )
-
-
 def test_what_moved_which_failures() -> None:
     after = {**FAILED, "right": [False, True, True, False], "failure": ["runaway", "", "", "truncated"]}
     _, records = together(made(**FAILED, run="a"), made(**after, run="b"))
@@ -78,10 +53,3 @@ def test_what_moved_which_failures() -> None:
         ["m", "wrong state", "2", "2\n100%", "0"],
         ["m", "right", "1", "0\n0%", ""],
     ]
-
-
-def test_what_was_certain_and_what_was_cut_is_shown_of_constrained_conditions_alone() -> None:
-    held = {"written_tokens": 60, "certain_tokens": 40, "masked_tokens": 10, "cut_mass": 2.0, "changed_tokens": 3}
-    found = tables(made([True] * 4), made([True] * 4, labels={"forcing": "control_flow"}, **held))
-    shown = {"Written": "240", "Certain": "40 %", "Choices": "40", "Cut": "20 %", "Changed": "5 %"}
-    assert found == {"what constraints cut": [{"Recipe": "run", **shown}]}

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from remedy.checksums import write_json
 from remedy.eval.report.fairness import same_weights, unequal
 from remedy.eval.report.page import compose
-from remedy.eval.report.planned import Missing, missing_runs, write_plan
+from remedy.eval.report.planned import write_plan
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import evidence_row
 from remedy.eval.stats import VerdictWord
@@ -72,6 +71,9 @@ def read_as(precision: str, **evaluation: Any) -> Mapping[str, Any]:
             {"evaluation": ASKED, "backend": {**VLLM, "longest": 2048}},
             ["longest sequence of the server 2,048 against 4,096"],
         ),
+        ({}, {"quantization": "nf4"}, ["weights in 4 bits (NF4) against as they are"]),
+        ({}, {"checkpoint": {"parameters": 7}}, []),  # of one side it is not known
+        ({"checkpoint": {"parameters": 9}}, {"checkpoint": {"parameters": 7}}, ["parameters 7 against 9"]),
         (
             {"evaluation": ASKED},
             {"evaluation": {**ASKED, "max_new_tokens": 4, "new_limit": True}},
@@ -130,23 +132,6 @@ def test_nothing_is_judged_of_a_recipe_until_all_of_its_planned_runs_are_there(t
     assert not judged.verdicts[0].refused
 
 
-def test_a_run_that_is_taken_out_of_a_plan_is_missing_while_its_folder_is_there(tmp_path: Path) -> None:
-    folder = experiment(tmp_path)
-    evaluations = sorted(folder.glob("group/*/evaluation"))
-    assert missing_runs(evaluations) == missing_runs([]) == []
-    without = {f"group/{path.parent.name}": {"run": path.parent.name, "variant": "v"} for path in evaluations[1:]}
-    write_plan(folder, without)
-    assert missing_runs(evaluations[1:]) == [Missing("a,seed=0", "a")]
-    assert missing_runs([path.parent for path in evaluations]) == []  # no evaluations of this plan
-    shutil.rmtree(evaluations[0].parent)
-    write_plan(folder, without)
-    assert missing_runs(evaluations[1:]) == []
-    write_json(folder / "other.json", {"runs": {}})
-    (folder / "other.json").rename(folder / "experiment.json")
-    with pytest.raises(UserError, match=r"experiment\.json: is damaged.*run the experiment again"):
-        missing_runs(evaluations[1:])
-
-
 CHOSEN = {"chosen": {"train.learning_rate": 0.004}}
 
 
@@ -172,35 +157,3 @@ def test_what_is_unequal_is_said_and_nothing_else(
     assert unequal(*sides) == says
     assert bool(unequal(*reversed(sides))) == bool(says)
     assert unequal(sides[0] * 3, sides[1] * 2) == says
-
-
-def test_another_server_and_fewer_bits_are_said_to_be() -> None:
-    here, there, later, four = (
-        [{}],
-        [{"backend": VLLM}],
-        [{"backend": {**VLLM, "version": "0.33.0"}}],
-        [{"quantization": "nf4"}],
-    )
-    assert unequal(here, here) == unequal(there, there) == unequal(four, four) == []
-    said = "served by vllm 0.32.0, batch-invariant"
-    assert unequal(here, there) == [f"model {said} against run here"]
-    assert unequal(later, there) == [f"model {said} against {said.replace('0.32', '0.33')}"]
-    assert unequal(here, four) == ["weights in 4 bits (NF4) against as they are"]
-
-
-def sized(**changes: Any) -> list[dict[str, Any]]:
-    about = {"parameters": 104_512, "state_floats": 0, "state_by_length": 256, **changes}
-    return [{"checkpoint": about, "training": TRAINING}] * 2
-
-
-@pytest.mark.parametrize(
-    ("treatment", "says"),
-    [
-        ({}, []),
-        ({"parameters": 167_440}, ["parameters 167,440 against 104,512"]),
-        ({"state_floats": 2048, "state_by_length": 0}, ["state 2,048 against 0", "state a token 0 against 256"]),
-        ({"state_floats": None, "state_by_length": None}, []),
-    ],
-)
-def test_sides_of_unequal_size_are_said_to_be(treatment: dict[str, Any], says: list[str]) -> None:
-    assert unequal(sized(), sized(**treatment)) == says

@@ -57,18 +57,6 @@ def test_the_baseline_is_named_or_said_to_be_the_first(tmp_path: Path) -> None:
         compose(folders, baselines=["c"])
 
 
-def test_what_feeding_changes_is_a_table_without_words(tmp_path: Path) -> None:
-    parts = [
-        made([name != "free"] * 100, labels={"length": 4, "horizon": 4, "forcing": name})
-        for name in ("free", "action_forced")
-    ]
-    found = compose([write_evaluation(tmp_path / "run", *parts)])
-    assert found.verdicts == []
-    (table,) = [section.rows for section in found.sections if section.title.startswith("Diagnosis")]
-    assert table is not None
-    assert table[1][0] == "forcing action_forced in place of free"
-
-
 def test_a_report_needs_no_torch_and_is_imported_without_figures(tmp_path: Path) -> None:
     evaluation(tmp_path, "a", False)
     code = (
@@ -97,14 +85,3 @@ def test_evaluations_that_contradict_each_other_or_miss_records_are_named(tmp_pa
         (first / "evaluation.json").write_bytes(damaged)
         with pytest.raises(UserError, match=r"a.run.evaluation\.json: is damaged.*evaluate again"):
             compose([first])
-
-
-def test_what_an_unfinished_evaluation_still_lacks_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = evaluation(tmp_path, "a", False)
-    (folder / "summary.json").unlink()
-    sorted((folder / "records").glob("*.parquet"))[1].unlink()
-    sections = {section.title: section for section in compose([folder]).sections}
-    head, (run, condition) = sections["Missing"].rows
-    assert (head, run) == (["Run", "Condition"], "a")
-    assert "length=8" in condition
-    assert "a: not evaluated yet, so not in the report: " in caplog.text

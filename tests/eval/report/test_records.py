@@ -17,7 +17,7 @@ from remedy.eval.report.records import LONGEST, MOST, TITLE, chosen
 from remedy.eval.view.page import page
 from remedy.eval.view.records import record_view
 from remedy.settings import build
-from tests.eval.made_records import made, write_evaluation
+from tests.eval.made_records import made
 from tests.eval.test_evaluate import model_for
 
 
@@ -64,13 +64,3 @@ def test_a_report_links_pages_that_are_those_of_show(evaluated: Path, tmp_path: 
     for kind, count in records["failure"].value_counts().items():
         assert re.search(rf"{kind} \d+ of {count}\b", text)
     assert len(read_generations(evaluated / "generations" / path.name)) == 12
-
-
-def test_without_generations_a_report_links_nothing(evaluated: Path, tmp_path: Path) -> None:
-    folder = write_evaluation(tmp_path / "old", failed(5, "old"))
-    text = report([folder], tmp_path / "out").read_text(encoding="utf-8")
-    assert f">{TITLE}</h3>" not in text
-    assert 'href="records' not in text
-    assert not (tmp_path / "out" / "records").exists()
-    text = report([evaluated, folder], tmp_path / "both").read_text(encoding="utf-8")
-    assert "Records of 1 evaluation have no pages: without generations/." in text

@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import pytest
-
-from remedy.eval.diagnostics.programs import ProgramsDiagnostic
 from remedy.eval.report.groups import grouped
-from remedy.eval.report.results import curves, held_out_table, result_sections, right_table, token_section
+from remedy.eval.report.results import held_out_table, result_sections, right_table
 from remedy.eval.tables.sections import Published
 from tests.eval.made_records import made, together
 
@@ -33,49 +30,6 @@ def test_a_row_for_every_recipe_and_condition() -> None:
     assert (shown[0]["Right"], shown[0]["Each seed"]) == ("62 %\n0 to 100 %", "50, 75 %")
     assert (shown[2]["Right"], shown[2]["Each seed"]) == ("25 %\n17 to 35 %", "")
     assert [one["Solved"] for one in shown[::2]] == ["0 of 2\n0 to 84 % of all", "0 of 1\n0 to 98 % of all"]
-
-
-def test_a_line_for_every_recipe_with_its_seeds_and_a_panel_for_every_other_label() -> None:
-    labels = [
-        {"length": n, "forcing": f, "spacing": k}
-        for n in (4, 32)
-        for f in ("free", "action_forced")
-        for k in (1.0, 4.0)
-    ]
-    parts = [made(MOSTLY, run=run, labels=one) for run in VARIANTS for one in labels]
-    alone = made(MOSTLY, run="b-0", labels={"length": 4, "forcing": "guided", "spacing": 1.0})
-    groups = grouped(*together(*parts, alone, variants=VARIANTS))
-    figure = curves(groups, "length")
-    assert figure is not None
-    assert [panel.get_title() for panel in figure.axes if panel.get_visible()] == [
-        f"{said}\nspacing {k}" for k in (1, 4) for said in ("written freely", "actions given")
-    ]
-    for panel in figure.axes[:4]:
-        lines = {str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata())) for line in panel.get_lines()}
-        assert lines == {name: ([4, 32], pytest.approx([0.9, 0.9])) for name in "ab"}
-        dots = [tuple(dot) for part in panel.collections for dot in part.get_offsets()]
-        assert dots.count((4, 0.9)) == dots.count((32, 0.9)) == 2
-        assert (panel.get_xlabel(), [tick.get_text() for tick in panel.get_xticklabels()]) == ("commands", ["4", "32"])
-    assert curves(groups[-1:], "length") is None
-    drawn, in_numbers = result_sections("Sorting", "length", groups, [])
-    assert (drawn.title, in_numbers.title) == ("Sorting: right answers by length", "Sorting: right answers")
-    assert drawn.note.startswith("Length: Commands of a permutation program. ")
-
-
-def test_tokens_of_a_trace_stand_by_role_beside_what_was_written_and_read() -> None:
-    head, row = token_section("Sorting", grouped(*together(made(MOSTLY)))).rows or []
-    assert dict(zip(head, row)) == {
-        "Recipe": "run",
-        "Context": "9.0",
-        "Structure": "1.0",
-        "Action": "12.0",
-        "State": "8.0",
-        "Value": "2.0",
-        "Trace": "23.0",
-        "Written": "10.0",
-        "Read": "25.0",
-        "Read for one written": "2.5",
-    }
 
 
 def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs() -> None:
@@ -109,21 +63,6 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     (table,) = result_sections("Programs", None, groups[1:], [], [published])
     assert "a paper" not in table.own
     assert len(table.rows or []) == 2
-
-
-def test_published_figures_stand_beside_traces_that_are_written_alike_only() -> None:
-    alike = {"benchmark": "cruxeval", "rewrite": "none", "locals": "diff"}
-    changes: tuple[dict[str, object], ...] = (
-        {},
-        {"locals": "full"},
-        {"spacing": 4.0},
-        {"format": "repl"},
-        {"forcing": "action_forced"},
-        {"benchmark": "humaneval"},
-    )
-    for change in changes:
-        conditions, _ = together(made(MOSTLY, labels={**alike, **change}, diagnostic="programs"))
-        assert [one.beside(conditions) for one in ProgramsDiagnostic.published] == [not change]
 
 
 TASK = {"held_out_functions": ["new"], "held_out_depths": [2]}

@@ -6,7 +6,7 @@ from typing import Any
 from remedy.eval.records.folder import read_request
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.page import compose
-from remedy.eval.report.runs import losses, runs_table
+from remedy.eval.report.runs import runs_table
 from remedy.eval.report.wording import evidence_row
 from remedy.eval.tables.sections import Section
 from tests.eval.made_records import made, write_evaluation
@@ -77,22 +77,3 @@ def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
     assert not as_it_is(request)  # one of our decoders: random weights, of a seed
     request["checkpoint"]["mixers"] = {}
     assert as_it_is(request)
-
-
-CURVE = [[100, 2.0, 0.0], [200, 1.0, 0.5]]
-
-
-def test_runs_that_validated_are_drawn_in_the_colour_of_their_recipe(tmp_path: Path) -> None:
-    curves: dict[str, dict[str, Any]] = {"a-0": {"curve": CURVE}, "a-1": {"curve": CURVE}, "b": {"curve": CURVE[:1]}}
-    curves["c"] = {}
-    folders = [evaluation(tmp_path, run, variant=run[0], **curve) for run, curve in curves.items()]
-    found = section(folders, "Validation while training")
-    assert found.draw is not None
-    drawn = found.draw()
-    assert drawn is not None
-    lower, upper = drawn.axes
-    assert [list(line.get_ydata()) for line in lower.get_lines()] == [[2.0, 1.0]] * 2
-    assert [list(line.get_ydata()) for line in upper.get_lines()] == [[0.0, 0.5]] * 2
-    assert {line.get_label() for line in lower.get_lines()} == {"a"}
-    requests = [read_request(folder) for folder in folders]
-    assert losses(requests) == {"a-0": 1.0, "a-1": 1.0, "b": 2.0}

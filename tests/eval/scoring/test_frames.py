@@ -148,12 +148,6 @@ def test_a_first_error_inside_the_text_of_a_string_is_told(programs: Path, chang
     assert Role(truth.roles[record["first_error_token"]]).label == record["first_error_role"] == "state"
 
 
-def test_a_trace_that_goes_on_after_its_end_took_a_wrong_action(programs: Path) -> None:
-    more = [Special.LINE_SEP, Special.ACTION_SEP, "x\n", Special.FRAME_SEP]
-    record = scored(config(programs), lambda pieces: [*pieces[:-1], *more, pieces[-1]])
-    assert (record["right"], record["failure"]) == (False, "wrong action")
-
-
 def test_a_trace_that_ran_out_of_tokens_is_a_runaway_and_one_with_an_error_may_be_right(programs: Path) -> None:
     data = config(programs)
     assert scored(data, lambda pieces: pieces[:30], complete=False)["failure"] == "runaway"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
-from remedy.data_gen.roles import Role, Span, Special, spans_text
-from remedy.data_gen.traces.judge import judge, pieces
+from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.traces.judge import judge
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
@@ -94,12 +94,3 @@ def test_equal_to_what_evaluation_says(form: dict[str, Any], programs: Path, dra
     assert (found.first_wrong is None) == (score["first_error_frame"] == -1)
     if found.first_wrong not in (None, Role.STRUCTURE):
         assert found.first_wrong.label == score["first_error_role"]
-
-
-def test_text_with_specials_spelled_is_cut_at_them(programs: Path) -> None:
-    config = build(DataConfig, {"task": {"kind": "programs", "path": str(programs)}}, "test")
-    example = examples(config, "all", [0])[0]
-    spans = [span for span in example.spans if span.role is not Role.CONTEXT]
-    assert judge(pieces(spans_text(spans)), pieces(spans_text(spans)), FORMATS["cwm"]).prefix == 1.0
-    assert pieces("") == []
-    assert pieces("a<|frame_sep|>b") == ["a", Special.FRAME_SEP, "b"]

@@ -13,7 +13,6 @@ from tests.eval.scoring.test_frames import CODE
     ("line", "operation"),
     [
         ("x = s.split(',')", "string method"),
-        ("x = ','.join(s)", "string method"),
         ("x = xs.count('a')", "other"),
         ("x = f'{s}'", "string method"),
         ("x = s[0] + 1", "index or slice"),
@@ -22,8 +21,6 @@ from tests.eval.scoring.test_frames import CODE
         ("n += 1", "loop or counter"),
         ("n += n", "arithmetic"),
         ("x = [c for c in xs]", "loop or counter"),
-        ("if n % 2: pass", "arithmetic"),
-        ("if n: x = s[0]", "index or slice"),
         ("return", "other"),
     ],
 )
@@ -39,11 +36,7 @@ def test_operations_of_lines(line: str, operation: str) -> None:
         ("    x = [\n", "index or slice"),
         ("        s[0]\n", "index or slice"),  # a line within a statement counts as all of it
         ("        for _ in xs\n", "index or slice"),
-        ("    ]\n", "other"),  # where no part of it starts
         ("    elif s.split(\n", "string method"),
-        ("        ','\n", "string method"),
-        ("        n += 1\n", "loop or counter"),
-        ("    match n:\n", "other"),
         ("        case 1 if s[0]:\n", "index or slice"),
         ("    nowhere\n", "other"),
     ],

@@ -3,9 +3,7 @@
 from remedy.eval.tables.sections import (
     constant,
     in_order,
-    mean_of,
     ordered_labels,
-    percent,
     telling,
     varying,
 )
@@ -26,15 +24,6 @@ def test_labels_that_tell_conditions_apart_are_found_and_the_others_said_once() 
     assert constant(conditions) == (
         "All with format cwm, string_encoding plain, locals full, answer_only false, forcing free."
     )
-
-
-def test_a_share_of_several_runs_is_their_mean_with_the_lowest_and_highest() -> None:
-    (first,), _ = together(made(HALF))
-    (second,), _ = together(made([True, True]))
-    assert mean_of([first["right"]]) == percent(first["right"])
-    assert mean_of([first["right"], first["right"]]) == "50 %"
-    assert mean_of([first["right"], second["right"]]) == "75 %\nruns 50 to 100 %"
-    assert mean_of([None]) == ""
 
 
 def test_conditions_are_in_the_order_of_their_labels_values() -> None:

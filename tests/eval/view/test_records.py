@@ -67,16 +67,6 @@ def test_a_view_needs_neither_the_data_nor_the_tokenizer(evaluated: tuple[DataCo
     assert record_view(tmp_path, 1, "forcing=free") == record_view(folder, 1, "forcing=free")
 
 
-def test_of_a_model_that_was_not_run_nothing_is_shown_as_written(tmp_path: Path) -> None:
-    diagnostic = {"kind": "permutation", "lengths": [2], "forcing": FORCINGS, "examples": 1}
-    settings = build(EvalConfig, {"diagnostics": [diagnostic], "max_new_tokens": 1}, "x")
-    model, tokenizer = model_for(CWM, "chars")
-    evaluate(model, tokenizer, Subject(CWM), settings, tmp_path, "gru")
-    blocks = record_view(tmp_path, 0, "forcing=free").blocks
-    assert blocks[0].frame < 0
-    assert not any(block.written or block.first_error for block in blocks)
-
-
 @pytest.mark.parametrize(
     ("index", "words", "says"),
     [

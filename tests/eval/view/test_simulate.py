@@ -8,19 +8,15 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.prompts import prompt_spans, read_program
 from remedy.data_gen.roles import Role
-from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.protocol import FREELY, Held
-from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing
+from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator
 from remedy.eval.view.simulate import Prepared, prepared, simulate, simulation_view, summary
 from remedy.models.chunks import Kind
 from remedy.models.reader import ModelReader
-from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
-from remedy.settings import UserError
+from remedy.models.tokenizer import TraceTokenizer
 from tests.eval.held import CHARACTERS, LOOPS, Noisy
 from tests.eval.scripted import drafting
 from tests.mock_models import Known, Mock, mistaken
@@ -66,16 +62,6 @@ def test_the_prompt_is_that_of_the_run(format: str) -> None:
             assert not alone.known
             length = found.truth.roles.count(int(Role.CONTEXT))
             assert alone.truth.ids == [*found.truth.ids[:length], CHARACTERS.eos_id]
-
-
-def test_the_example_is_that_of_the_programs_task(tmp_path: Path) -> None:
-    """What is checked against is what an evaluation of the file would be scored against."""
-    program = looping(1)
-    (tmp_path / "one.py").write_text(program.code)
-    data = data_for(task={**TRUSTED, "path": str(tmp_path)}, reveal={"locals": "one_at_random"})
-    [expected] = examples(data, "all", [0])
-    found = prepared(program, data, CHARACTERS, run=True).example
-    assert (found.spans, found.frames, found.answer) == (expected.spans, expected.frames, expected.answer)
 
 
 def test_a_program_is_run_to_check_it_and_else_never(tmp_path: Path) -> None:
@@ -172,20 +158,6 @@ def test_tokens_are_told_as_they_are_written_whoever_writes_them(constraint: str
         assert written.ids == expected
 
 
-PAIRS = build_tokenizer(
-    BytePairSettings(vocab_size=320), DataConfig.model_validate({"task": {"kind": "composition", "depth": 1}})
-)
-
-
-def test_a_character_in_several_tokens_is_read_whole() -> None:
-    program = Program(f"def main():  {MARKER}\n    a = 'λ🙂'\n    return a\n")
-    data = data_for()
-    found = prepared(program, data, PAIRS, run=True)
-    simulation = simulate(LocalGenerator(ModelReader(mock(found, PAIRS)), PAIRS, 1), PAIRS, found, data)
-    assert simulation.answer == "'λ🙂'"
-    assert simulation.frames == simulation.true
-
-
 def test_a_limit_on_tokens_leaves_no_answer() -> None:
     data = data_for()
     found = prepared(looping(), data, CHARACTERS)
@@ -193,23 +165,3 @@ def test_a_limit_on_tokens_leaves_no_answer() -> None:
     simulation = simulate(local(mock(true, CHARACTERS)), CHARACTERS, found, data, "", 60)
     assert (simulation.problem, simulation.answer, simulation.asked) == ("a frame without its end", "", 60)
     assert summary(simulation, 1, 1, 0.0)["no answer"] == "the limit on tokens came first"
-
-
-def test_a_prompt_longer_than_the_model_reads_is_said() -> None:
-    data = data_for()
-    found = prepared(looping(), data, CHARACTERS)
-    reader: Any = Noisy(lambda read: 0, CHARACTERS.vocab_size, Kind.CROP, limit=20)
-    with pytest.raises(UserError, match="reads 20 tokens, and the program's prompt has"):
-        simulate(LoopGenerator(reader, CHARACTERS), CHARACTERS, found, data)
-
-
-def test_listeners_of_a_batch_each_hear_their_own() -> None:
-    data = data_for()
-    both = [prepared(looping(at), data, CHARACTERS, run=True) for at in range(2)]
-    known = [mock(one, CHARACTERS).known[0] for one in both]
-    generator = LocalGenerator(ModelReader(Mock(known, CHARACTERS.vocab_size)), CHARACTERS, 2)
-    heard: list[list[int]] = [[], []]
-    listeners = [lambda token, logprob, held, mine=mine: mine.append(token) for mine in heard]
-    asked = [Request(one.truth, None, listener) for one, listener in zip(both, listeners)]
-    written = generator.generate(asked, Writing(FREE))
-    assert [one.runs[0].ids for one in written] == heard

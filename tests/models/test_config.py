@@ -1,36 +1,24 @@
-"""Settings of models: every field changes something or is refused, presets give way, a mixer can be added from outside."""
+"""Settings of models: every field changes something or is refused."""
 
 from __future__ import annotations
 
-import json
-import runpy
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import peft
 import pytest
 import torch
 from torch import Tensor
 
-from remedy.eval.config import EvalConfig
-from remedy.eval.evaluate import evaluate_checkpoint
-from remedy.eval.records.folder import RECORDS
 from remedy.models.config import DecoderSettings, LoraSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import MIXERS
 from remedy.models.pretrained import build_pretrained
-from remedy.models.tokenizer import FILE as TOKENIZER
 from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS, HuggingFaceSettings
+from remedy.models.tokenizer_backends import HuggingFaceSettings
 from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
-from remedy.train.run import train
 from tests.tiny_cwm import write_tiny_cwm
 
-ROOT = Path(__file__).resolve().parents[2]
 BASES: list[dict[str, Any]] = [
     *({"mixers": [name]} for name in ("attention", "mamba", "gated_deltanet", "deltaproduct", "rwkv7")),
     {"mixers": ["deltanet", "attention"]},
@@ -115,39 +103,6 @@ def test_what_would_do_nothing_is_named(section: dict[str, Any], says: str) -> N
     with pytest.raises(ConfigError) as failed:
         build(RunConfig, {"data": {"task": {"kind": "composition"}}, "model": section}, "x")
     assert says in str(failed.value)
-
-
-@pytest.fixture
-def plugins() -> Iterator[None]:
-    """A mixer and a kind of tokenizer, registered from outside."""
-    mixer = runpy.run_path(str(ROOT / "examples" / "plugins" / "average.py"))["Average"]
-    mixer.uses = frozenset({"state_size"})  # else the test's setting is refused
-    runpy.run_path(str(ROOT / "examples" / "plugins" / "raw_bytes.py"))
-    yield
-    del MIXERS["average"], TOKENIZERS["raw_bytes"]
-
-
-@pytest.mark.usefixtures("plugins")
-def test_a_mixer_and_a_tokenizer_registered_outside_train_and_evaluate(tmp_path: Path) -> None:
-    run = {
-        "output": str(tmp_path / "run"),
-        "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2}, "format": "repl"},
-        "tokenizer": {"kind": "raw_bytes"},
-        "model": {"mixers": ["average"], "num_hidden_layers": 1, "hidden_size": 16, "state_size": 3},
-        "train": {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1},
-        "tracking": {"wandb": False},
-    }
-    train(build(RunConfig, run, "run"))
-    assert json.loads((tmp_path / "run" / TOKENIZER).read_text())["config"] == {"kind": "raw_bytes"}
-    diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["action_forced"], "examples": 2}
-    config = build(EvalConfig, {"diagnostics": [diagnostic]}, "evaluation")
-    evaluate_checkpoint(str(tmp_path / "run"), config, tmp_path / "evaluation")
-    found = [pd.read_parquet(path) for path in (tmp_path / "evaluation" / RECORDS).glob("*.parquet")]
-    assert sum(map(len, found)) == 2
-    with pytest.raises(ValueError, match="eigenvalues signed does nothing with mixers average"):
-        DecoderSettings.model_validate({"mixers": ["average"], "eigenvalues": "signed"})
-    with pytest.raises(ConfigError, match="did you mean 'raw_bytes'"):
-        build(RunConfig, {**run, "tokenizer": {"kind": "raw_byte"}}, "x")
 
 
 @pytest.fixture(scope="module")

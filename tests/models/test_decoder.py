@@ -33,18 +33,6 @@ def test_saved_and_loaded_by_the_auto_class_it_is_the_same_model(tmp_path: Path)
     torch.testing.assert_close(again(tokens).logits, model(tokens).logits, atol=1e-6, rtol=0)
 
 
-def test_loss_is_the_mean_over_supervised_tokens() -> None:
-    model = decoder(("gru",))
-    tokens = torch.randint(0, 40, (2, 10))
-    labels = tokens.clone()
-    labels[:, :4] = -100
-    output = model(tokens, labels=labels)
-    logits, targets = output.logits[:, 3:-1].flatten(0, 1), tokens[:, 4:].flatten()
-    torch.testing.assert_close(output.loss, torch.nn.functional.cross_entropy(logits, targets))
-    doubled = model(tokens, labels=labels, num_items_in_batch=24)
-    torch.testing.assert_close(doubled.loss, output.loss / 2)
-
-
 @pytest.mark.parametrize("name", MIXERS)
 def test_initial_weights_have_the_deviation_that_is_set(name: str) -> None:
     settings = DecoderSettings.model_validate({"mixers": [name], "hidden_size": 64, "initializer_range": 0.3})

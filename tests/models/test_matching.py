@@ -12,7 +12,6 @@ from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.flops import TokenCost, token_cost
 from remedy.models.mixers import MIXERS
-from tests.tiny_models import tiny_model
 
 
 def built(**settings: Any) -> DecoderForCausalLM:
@@ -81,21 +80,6 @@ def test_operations_of_attention_are_those_that_pytorch_counts(window: int | Non
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # fused kernels count nothing
             model(torch.zeros(1, 1, dtype=torch.long), past_key_values=cache)
     assert cost(model).at(32)[0] == counter.get_total_flops()
-
-
-@pytest.mark.parametrize("family", ["mistral", "gemma3_text", "gpt_oss"])
-def test_a_window_that_is_never_full_costs_what_attention_of_all_tokens_does(family: str) -> None:
-    """Of a length below the window; of a longer one, layers with a window stop to grow, also where no `layer_types` say which have one
-    (mistral: all)."""
-    full, windowed = (
-        token_cost(tiny_model(family, 50, sliding_window=window, **({"layer_types": kinds} if kinds else {})))
-        for window, kinds in ((None, None if family == "mistral" else ["full_attention"] * 2), (4096, None))
-    )
-    assert full is not None
-    assert windowed is not None
-    assert windowed.at(64) == full.at(64)
-    assert windowed.at(5000)[0] < full.at(5000)[0]
-    assert windowed.at(5000)[1] < full.at(5000)[1]
 
 
 @pytest.mark.parametrize("mixer", ["deltanet", "gru", "path_attention"])

@@ -18,15 +18,13 @@ from remedy.models import tokenizer as tokenizers
 from remedy.models.config import DecoderSettings, PretrainedSettings
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.flops import training_flops
 from remedy.models.loading import load_checkpoint, merge
 from remedy.models.pretrained import build_pretrained
 from remedy.models.tokenizer_backends import CharacterSettings, HuggingFaceSettings, Symbols, SymbolSettings
 from remedy.settings import UserError
 from tests.models.test_padding import assert_a_pipeline_writes_what_the_model_writes
-from tests.models.test_tokenizer import pretrained, write_llama
+from tests.models.test_tokenizer import write_llama
 from tests.tiny_cwm import write_tiny_cwm
-from tests.tiny_models import tiny_model
 
 FP32 = torch.float32
 
@@ -95,49 +93,13 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
         build_pretrained(config, tokenizer, FP32, sharded=True)
 
 
-@pytest.mark.parametrize("family", ["mamba", "rwkv"])
-def test_adapters_on_other_families_learn_and_come_back(family: str, tmp_path: Path) -> None:
-    base, out = tmp_path / "base", tmp_path / "run"
-    words = len(AutoTokenizer.from_pretrained(pretrained(base, [])))
-    tiny_model(family, words).save_pretrained(base)
-    tokenizer = hf(str(base))
-    model = build_pretrained(
-        PretrainedSettings.model_validate({"name_or_path": str(base), "lora": {"r": 2}}), tokenizer, FP32, False
-    )
-    assert training_flops(model)[0] > 0
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.01)
-    tokens, losses = torch.tensor([[*tokenizer.new_ids, 5, 6, 7]]), []
-    model.train()  # type: ignore[attr-defined]
-    for _ in range(4):
-        loss = model(input_ids=tokens, labels=tokens).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < losses[0] - 0.1
-    model.save_pretrained(out)  # type: ignore[attr-defined]
-    tokenizer.save(out)
-    with torch.no_grad():
-        expected = model.eval()(input_ids=tokens).logits  # type: ignore[attr-defined]
-        torch.testing.assert_close(load_checkpoint(str(out), "cpu")[0](tokens).logits, expected, atol=1e-4, rtol=0)
-
-
 def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:
     tokenizer = hf(cwm)
-    cases = [
-        (
-            {"name_or_path": "facebook/cwm-no-such"},
-            "model 'facebook/cwm-no-such' cannot be loaded: give the folder of a local copy",
-        ),
-        (
-            {"name_or_path": cwm, "lora": {"target_modules": ["q_prjo"]}},
-            "no linear layer is called 'q_prjo'; did you mean 'q_proj'?",
-        ),
-        ({"name_or_path": cwm, "lora": {}, "load_in_4bit": True}, "model.load_in_4bit needs a CUDA device"),
-    ]
-    if torch.cuda.is_available():
-        cases.pop()
-    for settings, says in cases:
+    wrong = {"target_modules": ["q_prjo"]}
+    for settings, says in (
+        ({"name_or_path": "facebook/cwm-no-such"}, "cannot be loaded: give the folder of a local copy"),
+        ({"name_or_path": cwm, "lora": wrong}, "no linear layer is called 'q_prjo'; did you mean 'q_proj'?"),
+    ):
         with pytest.raises(UserError) as failed:
             build_pretrained(PretrainedSettings.model_validate(settings), tokenizer, FP32, sharded=False)
         assert says in str(failed.value)

@@ -25,8 +25,6 @@ from remedy.train.data import (
     as_tokens,
     by_length,
     encode_rows,
-    example_lengths,
-    parted,
 )
 from remedy.train.run import build_rows
 
@@ -60,15 +58,6 @@ def test_widths_are_a_multiple_within_the_models_limit(
     multiple: int, limit: int | None, longest: int, width: int
 ) -> None:
     assert Collator(0, frozenset(), multiple, limit).width(longest) == width
-
-
-@pytest.mark.parametrize("pack", [1, 3])
-def test_a_batch_knows_the_lengths_of_its_examples(pack: int) -> None:
-    config = build(RunConfig, {"data": TEXT.model_dump(), "train": {"max_steps": 4, "batch_size": 4, "pack": pack}})
-    rows = TraceDataset(config, CHARS).__getitems__(range(4))
-    lengths = example_lengths(Collator(CHARS.pad_id, frozenset({Role.STATE}))(rows))
-    assert lengths == [example.size for row in rows for example in parted(row)]
-    assert len(set(lengths)) > 1
 
 
 def run_of(data: DataConfig, mixture: dict[str, Any] | None = None, **train: Any) -> RunConfig:

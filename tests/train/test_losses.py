@@ -116,21 +116,6 @@ def test_the_loss_and_the_gradients_are_those_of_adapted_models(lora: str, tied:
     assert_same(model, model.config.vocab_size)
 
 
-def test_scores_are_losses_and_whether_another_token_is_likelier() -> None:
-    model, (tokens, labels) = decoder().eval(), batch(WORDS)
-    where = labels[:, 1:] != -100
-    with torch.no_grad():
-        expected = losses.scored(model(tokens).logits[:, :-1][where], labels[:, 1:][where])
-        losses.CHUNK = 4 * WORDS
-        head = Head(model)
-        with head.scoring(labels):
-            found = model(tokens).logits
-        assert model(tokens).logits.shape[-1] == WORDS
-    torch.testing.assert_close(found[:, :-1][where], expected)
-    assert not found[:, -1].any()
-    assert not found[:, :-1][~where].any()
-
-
 def of_family(family: str, folder: Path, data: dict[str, Any], **train: Any) -> dict[str, Any]:
     """Settings of a run that trains a small model of a family, which is written into the folder."""
     name = str(write_tiny_cwm(folder / "base"))
@@ -293,24 +278,3 @@ def test_a_model_whose_own_loss_is_used_has_no_weights_and_no_smoothing(
     settings = of_family("gemma2", tmp_path, {"format": "repl"}, **TRAIN, **setting)
     with pytest.raises(UserError, match=f"train.{next(iter(setting))}: this model's own loss is used"):
         train(build(RunConfig, settings, "test"))
-
-
-def test_a_compiled_model_learns_the_same_and_is_compiled_once() -> None:
-    model, (tokens, labels) = decoder(), batch(WORDS)
-    loss, gradients = learnt(model, tokens, labels, 0)
-    losses.CHUNK, head = 7 * WORDS, Head(model)
-    torch._dynamo.reset()
-    compiled: Any = torch.compile(model, backend="eager")
-    frames = torch._dynamo.utils.counters["frames"]
-    counted = []
-    for _ in range(3):
-        model.zero_grad()
-        with head.learning(labels.clone()):
-            found = mean_loss(compiled(tokens), labels)
-        found.backward()  # type: ignore[no-untyped-call]
-        counted.append(frames["ok"])
-    assert counted[0] > 0
-    assert counted[0] == counted[2]
-    torch.testing.assert_close(found.detach(), loss, atol=1e-6, rtol=0)
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-5, msg=name)

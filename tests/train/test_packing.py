@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
-from remedy.settings import UserError, build
+from remedy.settings import build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
 from tests.models.test_tokenizer import write_llama
-from tests.tiny_cwm import write_tiny_cwm
-from tests.tiny_models import tiny_model
 
 TRAIN = {"max_steps": 4, "logging_steps": 1, "save_steps": 2, "threads": 1, "learning_rate": 0.003}
 RUN: dict[str, Any] = {
@@ -54,14 +51,3 @@ def test_a_packed_run_goes_on_to_the_bit(tmp_path: Path) -> None:
     assert losses(tmp_path / "whole", resume=True, train_settings=packed) == whole
     kept, again = (folder / "model.safetensors" for folder in (tmp_path, tmp_path / "whole"))
     assert again.read_bytes() == kept.read_bytes()
-
-
-@pytest.mark.parametrize("family", ["mamba", "lfm2"])
-def test_a_pretrained_model_that_would_carry_something_over_is_refused(family: str, tmp_path: Path) -> None:
-    name = str(write_tiny_cwm(tmp_path / "tiny-cwm"))
-    tokens = {"kind": "hf", "name_or_path": name}
-    tokenizer: TraceTokenizer = build_tokenizer(build(RunConfig, {**RUN, "tokenizer": tokens}, "test").tokenizer)
-    tiny_model(family, tokenizer.vocab_size).save_pretrained(tmp_path / family)
-    model = {"kind": "pretrained", "name_or_path": str(tmp_path / family)}
-    with pytest.raises(UserError, match=r"^train\.pack 2: .*does not hold the examples"):
-        losses(tmp_path / "run", train_settings={"batch_size": 2, "pack": 2}, model=model, tokenizer=tokens)

@@ -18,11 +18,10 @@ import yaml
 from transformers import TrainingArguments
 
 from remedy.models.loading import load_checkpoint
-from remedy.models.mixers import MIXERS, Mixer
+from remedy.models.mixers import MIXERS
 from remedy.models.model_manifest import check_model, read_training
 from remedy.models.tokenizer import build_tokenizer
 from remedy.owner import owned
-from remedy.processes import Process
 from remedy.settings import UserError, build, load
 from remedy.train import run
 from remedy.train.config import RunConfig
@@ -169,29 +168,6 @@ def test_a_world_that_does_not_divide_the_batch_says_what_would(
     config = RunConfig.model_validate({**CONFIG, "output": str(tmp_path / "run")})
     with pytest.raises(UserError, match=r"batch_size \(8\) is not a multiple of 3 processes .* choose a multiple of 3"):
         train(config)
-
-
-def test_every_process_tries_kernels_before_the_trainer_has_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A trial inside a compiled or checkpointed forward pass would break it, and a process without kernels would hold up all others."""
-    tried: list[tuple[int, str, torch.dtype]] = []
-
-    class Reached(Exception):
-        """The place where the trainer is made."""
-
-    def note(layers: list[Mixer], device: torch.device, dtype: torch.dtype) -> None:
-        tried.append((len(layers), device.type, dtype))
-
-    def trainer(*given: object, **named: object) -> None:
-        raise Reached
-
-    monkeypatch.setattr(run, "this_process", lambda: Process(1, 1, 1))  # not the one that writes
-    monkeypatch.setattr(run, "find_kernels", note)
-    monkeypatch.setattr(run, "RowTrainer", trainer)
-    with pytest.raises(Reached):
-        in_process(written(tmp_path), f"output={tmp_path / 'run'}", "train.precision=bf16")
-    assert tried == [(2, "cpu", torch.bfloat16)]
 
 
 @pytest.mark.parametrize(("precision", "rounded"), [("fp32", False), ("bf16", True)])

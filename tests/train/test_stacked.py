@@ -151,24 +151,3 @@ def test_what_a_seed_would_not_be_alone_is_refused(changes: dict[str, Any], says
     settings = build(RunConfig, {**CONFIG, "train": {**CONFIG["train"], "stacked": 2}}, "test")
     with pytest.raises(ConfigError, match=says):
         settings.changed(changes)
-
-
-def test_patience_ends_a_seed_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from remedy.train.validation import Validation
-
-    configs = recipe(tmp_path / "patient", **{**VALIDATED, "keep_best": "loss", "patience": 1})
-    own, asked = Validation.figures, list[int]()
-
-    def worse(self: Validation, *args: Any) -> dict[str, float]:
-        """Of the first seed, from the second validation on; the two take turns."""
-        asked.append(len(asked))
-        found = own(self, *args)
-        return {**found, "loss": 9.0 + len(asked)} if len(asked) == 3 else found
-
-    monkeypatch.setattr(Validation, "figures", worse)
-    train_stacked("tiny", configs)
-    accounts = [read_training(Path(config.output)) for config in configs]
-    assert [(one["steps"], one["kept_step"], one["stopped_early"]) for one in accounts if one] == [
-        (12, 6, True),
-        (24, 24, False),
-    ]

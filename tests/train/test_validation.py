@@ -182,24 +182,3 @@ def test_what_would_do_nothing_is_refused() -> None:
     unseen = settings(Path("x"), evaluate_every=2, loss_roles=["value"])
     with pytest.raises(ConfigError, match=r"train\.evaluate_every: no token of 256 validation examples has a role"):
         validation_rows(unseen, build_tokenizer(unseen.tokenizer, unseen.data))
-
-
-def test_samples_show_the_likeliest_tokens_beside_the_true_ones() -> None:
-    config = settings(Path("unused"))
-    tokenizer = build_tokenizer(config.tokenizer, config.data)
-    rows = validation_rows(config, tokenizer)
-    validation = Validation(rows, tokenizer.pad_id, config.train.supervised(), 4)
-    shift, size = 0, tokenizer.vocab_size
-
-    class Shifted(torch.nn.Module):
-        def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
-            following = torch.cat([input_ids[:, 1:], input_ids[:, :1]], 1)
-            return type("Output", (), {"logits": torch.nn.functional.one_hot((following + shift) % size, size).float()})
-
-    right = validation.samples(Shifted(), torch.device("cpu"), tokenizer)  # type: ignore[arg-type]
-    assert len(right) == 4
-    assert all(one.wrong == 0 and one.true == one.predicted and one.true for one in right)
-    shift = 1
-    wrong = validation.samples(Shifted(), torch.device("cpu"), tokenizer)  # type: ignore[arg-type]
-    assert [one.true for one in wrong] == [one.true for one in right]
-    assert all(one.predicted != one.true and one.wrong for one in wrong)

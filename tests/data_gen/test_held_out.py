@@ -90,15 +90,6 @@ def test_what_is_held_out_is_held_out_of_the_whole_run(
     assert says in str(error.value)
 
 
-def test_parts_that_cannot_have_what_is_held_out_need_not_hold_it_out() -> None:
-    others = {
-        "booleans": {**STRINGS, "family": "booleans", "depth": 1},
-        "swaps": SWAPS,
-        "single": {**STRINGS_OUT, "depth": 1},
-    }
-    run(STRINGS_OUT, mixture={"strings": {}, **{name: {"set": {"task": task}} for name, task in others.items()}})
-
-
 def test_a_program_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     rows = [{"id": f"own/{n}", "code": f"def f(x):\n    return x + {n}", "input": "1"} for n in range(30)]

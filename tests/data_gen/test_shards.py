@@ -1,7 +1,5 @@
 """Shards are a cache of the example function: the same bytes from any number of workers, whole or not there."""
 
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +8,6 @@ import pytest
 import yaml
 
 from remedy.checksums import DamagedFile, digest_of
-from remedy.data_gen import shards
 from remedy.data_gen.shards import read_manifest, read_shard
 from remedy.launch.generate import generate as run_generate
 from remedy.settings import UserError
@@ -49,11 +46,8 @@ def test_shards_open_as_a_hugging_face_data_set_with_a_card(config: Path, tmp_pa
     assert row["index"] == 7
     assert len(row["input_ids"]) == len(row["roles"]) == len(row["frames"])
     assert row["outcome"] == "ok"
-    card = (out / "README.md").read_text()
     tokens = sum(len(r["input_ids"]) for r in loaded["test"])
-    assert f"| test | 11 | {tokens:,} |" in card
-    assert "`depth`: 1 (" in card
-    assert "kind: composition" in card
+    assert f"| test | 11 | {tokens:,} |" in (out / "README.md").read_text()
 
 
 @pytest.mark.slow
@@ -67,22 +61,6 @@ def test_parts_and_workers_give_the_same_bytes_as_one_process(config: Path, tmp_
     assert (one / "README.md").read_text() == (parts / "README.md").read_text()
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_progress_within_shards_is_said(
-    workers: int, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(shards, "QUIET", 0.0)
-    monkeypatch.setattr(shards, "PIECE", 10)
-    caplog.set_level("INFO", "remedy")
-    run_generate(str(config), ["write.shard_size=30"], tmp_path / "out", "0/1", workers)
-    said = [record.getMessage() for record in caplog.records if " of 61 examples" in record.getMessage()]
-    assert said[-1].startswith("61 of 61 examples, ")
-    assert re.fullmatch(r"\d+ of 61 examples, [\d.e+]+ examples/s(, \d+ s left)?", said[-2])
-    done = [int(line.split()[0]) for line in said]
-    assert done == sorted(done)
-    assert workers > 1 or {10, 11, 21, 51} <= set(done)
-
-
 def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_generate(str(config), [], out, "0/1", 1)
@@ -94,14 +72,6 @@ def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:
     assert remedy("generate", config, "data.seed=1", "--out", out, "--overwrite").returncode == 0
     assert contents(out).keys() == kept.keys()
     assert contents(out) != kept
-
-
-def test_what_a_failed_attempt_left_is_taken_over(config: Path, tmp_path: Path) -> None:
-    (tmp_path / "out" / "data").mkdir(parents=True)
-    run_generate(str(config), [], tmp_path / "other", "0/1", 1)
-    shutil.copy(tmp_path / "other" / "manifest.json", tmp_path / "out" / "manifest.json")
-    run_generate(str(config), ["data.seed=1"], tmp_path / "out", "0/1", 1)
-    assert read_manifest(tmp_path / "out")["data"]["seed"] == 1
 
 
 def test_damaged_shards_are_named_when_they_are_read_and_made_good_by_generate(

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import pytest
@@ -171,29 +170,16 @@ def test_windows_that_predict_something_learnt_are_drawn_alike() -> None:
     assert drawn_window(tokens, None, learnt, 5, {}) is tokens
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (
-            {"format": "repl"},
-            "memory 2: nothing that a model writes in the repl format says where a frame ends: use cwm",
-        ),
-        ({"memory": True}, "memory: must be a number of frames"),
-        (
-            {"memory": {"frames": 2, "open_calls": True}, "format": "symbolic"},
-            "memory.open_calls: the symbolic format writes no events, so that no frame says what is called or returns: use cwm, ",
-        ),
-    ],
-)
-def test_a_memory_that_means_nothing_is_refused(data: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        build(DataConfig, {"task": PERMUTATION, "memory": 2, **data})
-
-
 def test_what_does_not_go_with_windows_is_refused() -> None:
     data = {"task": PERMUTATION, "format": "symbolic", "memory": 2}
     with pytest.raises(ConfigError, match=r"data\.memory 2 does nothing in a data set, which holds whole examples"):
         build(GenerateConfig, {"data": data})
+    with pytest.raises(ConfigError, match=r"memory\.open_calls: the symbolic format writes no events"):
+        build(DataConfig, {**data, "memory": {"frames": 2, "open_calls": True}})
+    with pytest.raises(
+        ConfigError, match="memory 2: nothing that a model writes in the repl format says where a frame"
+    ):
+        build(DataConfig, {**data, "format": "repl"})
     learnt = {"loss_roles": ["context", "state"]}
     with pytest.raises(ConfigError, match="context"):
         build(RunConfig, {"data": data, "train": learnt})

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import examples
 from remedy.data_gen.harvest.duplicates import Known
 from remedy.data_gen.harvest.package import Options
 from remedy.data_gen.harvest.run import harvest_all
@@ -260,15 +258,6 @@ def test_hostile_code_writes_nothing_and_loses_its_own_calls_alone(folder: Path,
     assert not any(word in row["input"] for row in rows(harvested) for word in ("lost", "said", "abort", "print"))
 
 
-def test_the_programs_are_a_task_whose_split_is_their_package_s(harvested: Path) -> None:
-    data = DataConfig.model_validate({"task": {"kind": "programs", "path": str(harvested)}})
-    [split] = {row["split"] for row in rows(harvested)}
-    count = data.task.count(split)
-    assert count == len(rows(harvested))
-    made = list(examples(data, split, range(count)))
-    assert {(example.outcome, example.slices["licence"]) for example in made} == {("ok", "MIT")}
-
-
 def test_an_interrupted_harvest_goes_on_to_the_same_bytes(folder: Path, harvested: Path) -> None:
     out = folder / "again.jsonl"
     whole = harvested.read_bytes()
@@ -280,9 +269,3 @@ def test_an_interrupted_harvest_goes_on_to_the_same_bytes(folder: Path, harveste
     assert (out.read_bytes(), out.with_suffix(".summary.json").read_bytes()) == (whole, before)
     with pytest.raises(UserError, match=r"begun with calls 4, not 5: give the same"):
         run(folder, out, calls=5)
-
-
-def test_a_package_of_another_licence_is_left_out(folder: Path) -> None:
-    said = run(folder, folder / "bsd.jsonl", licences=("BSD",))
-    assert any("left out: its licence is MIT" in line for line in said)
-    assert not (folder / "bsd.jsonl").exists()

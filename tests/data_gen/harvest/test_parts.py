@@ -1,6 +1,5 @@
 """Parts of a harvest: arguments as they are written down, duplicates, families, licences, packages."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 
 from remedy.data_gen.harvest import inside
 from remedy.data_gen.harvest.duplicates import Known, canonical
-from remedy.data_gen.harvest.families import families
 from remedy.data_gen.harvest.jobs import are_literals
 from remedy.data_gen.harvest.mutations import mutated
 from remedy.data_gen.harvest.sources import find, interpreter, is_licensed
@@ -99,11 +97,6 @@ def test_names_of_locals_docstrings_and_annotations_make_no_other_program() -> N
     assert known.find(canonical("def h(a, b):\n    return [x * b for x in a if x][::-1]\n")) is None
 
 
-def test_families_are_seen_in_the_syntax_tree() -> None:
-    assert families(ONE) == ["dicts", "exceptions", "lists", "strings"]
-    assert families("def f(x):\n    yield x ** 2\nclass A:\n    pass\n") == ["classes", "generators", "numbers"]
-
-
 @pytest.mark.parametrize(
     ("licence", "wanted", "is_one"),
     [
@@ -148,11 +141,6 @@ def test_what_is_no_summary_is_named_and_no_program_is_said(tmp_path: Path) -> N
     (tmp_path / "bare" / "__init__.py").write_text("def f(a):\n    return a\n")
     command = ["harvest", str(tmp_path / "bare"), "--out", str(tmp_path / "a.jsonl")]
     assert remedy(command).output.splitlines()[-1] == "no program was found: the lines above count why"
-    summary = json.loads((tmp_path / "a.summary.json").read_text())
-    summary["packages"]["bare"]["frames"] = 9
-    (tmp_path / "a.summary.json").write_text(json.dumps(summary))
-    (tmp_path / "a.jsonl").unlink(missing_ok=True)
-    assert "tells of programs in a file that is not at" in remedy(command).errors
     for text in ("garbage", "[]", '{"settings": {}}'):
         (tmp_path / "a.summary.json").write_text(text)
         ended = remedy(command)

@@ -1,8 +1,6 @@
 """Rewrites keep results, effects and their order, on generated programs, by hand, and on the published benchmarks."""
 
-import ast
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.rewrites import REWRITES, rewrite_program, rewrite_source, rewrites_of
 from remedy.data_gen.rewrites.characters import LOOPS
-from remedy.data_gen.rewrites.names import Names
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.values import same_value
 from remedy.launch.trace import rewrite as rewrite_file
@@ -240,45 +237,19 @@ def test_the_entry_point_stays_as_it_is_and_stays_marked() -> None:
         rewrite_source("def f(:", ["chains"])
 
 
-class _Doubled(ast.NodeTransformer):
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        same = isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant) and node.right.value == 2
-        return ast.BinOp(node.left, ast.Add(), node.left) if same and isinstance(node.left, ast.Name) else node
-
-
-def doubling(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """A rewrite of an outsider: `n * 2` becomes `n + n`."""
-    before = ast.dump(tree)
-    for function in functions:
-        _Doubled().visit(function)
-    return ast.dump(tree) != before
-
-
-@pytest.fixture
-def doubled() -> Iterator[str]:
-    REWRITES.register("doubled")(doubling)
-    yield "doubled"
-    del REWRITES["doubled"]
-
-
-def test_a_rewrite_from_outside_rewrites_data_and_files(doubled: str, tmp_path: Path) -> None:
-    path = tmp_path / "own.jsonl"
-    path.write_text(json.dumps({"code": "def f(n):\n    return n * 2", "input": "3"}) + "\n")
+def test_data_and_files_are_rewritten(tmp_path: Path) -> None:
+    path, code = tmp_path / "own.jsonl", "def f(s):\n    return len(s.strip())"
+    path.write_text(json.dumps({"code": code, "input": "' a'"}) + "\n")
     task = {"kind": "programs", "path": str(path), "tracer": {"isolation": "trusted"}}
-    data = build(DataConfig, {"task": {**task, "rewrites": [doubled]}}, "test")
+    data = build(DataConfig, {"task": {**task, "rewrites": ["chains"]}}, "test")
     example = examples(data, "all", [0])[0]
-    assert "return n + n" in example.program
-    assert example.answer == "6"
-    source = tmp_path / "source.py"
-    source.write_text("def f(n):\n    return n * 2\n")
-    assert "return n + n" in rewrite_file(source, [doubled])
-    assert rewrites_of("all")[-1] == doubled
-    assert (rewrites_of("none"), rewrites_of(doubled)) == ((), (doubled,))
-    with pytest.raises(ConfigError, match="unknown rewrite 'doubld'; did you mean 'doubled'"):
-        build(DataConfig, {"task": {**task, "rewrites": ["doubld"]}}, "test")
-    with pytest.raises(ValueError, match="unknown rewrite 'al'"):
-        rewrites_of("al")
+    (tmp_path / "source.py").write_text(code)
+    for rewritten in (example.program, rewrite_file(tmp_path / "source.py", ["chains"])):
+        assert "step1 = s.strip()" in rewritten
+    assert example.answer == "1"
+    assert (rewrites_of("none"), rewrites_of("all")) == ((), tuple(REWRITES))
+    with pytest.raises(ConfigError, match="unknown rewrite 'chain'; did you mean 'chains'"):
+        build(DataConfig, {"task": {**task, "rewrites": ["chain"]}}, "test")
 
 
 @pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.weekly)])

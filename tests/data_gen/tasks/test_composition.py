@@ -1,7 +1,6 @@
 """Composition programs: functions mean what the literature says; nested and flattened forms agree."""
 
 import ast
-import inspect
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from remedy.data_gen.execution.program import Program
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.splits import split_of, text_hash
 from remedy.data_gen.tasks.composition import CompositionTask, compose
-from remedy.data_gen.tasks.families import FAMILIES, LETTERS, Family
+from remedy.data_gen.tasks.families import FAMILIES, LETTERS
 
 MEANINGS = [
     ("deterministic_shuffle", ("abcd",), "adcb"),
@@ -90,29 +89,6 @@ def test_nested_and_flattened_forms_are_total_and_agree(family: str, depth: int,
     kinds |= {"lists": "list", "sets": "set", "dicts": "dict", "sequences_str": "str", "sequences_list_str": "list"}
     kinds |= {"sequences_list_int": "list", "sequences_tuple": "tuple"}
     assert answers[0].type == kinds[family]
-
-
-def tick(t: tuple[int, int]) -> tuple[int, int]:
-    """A function of a family that is registered below."""
-    hours, minutes = t
-    return (hours + (minutes + 1) // 60) % 24, (minutes + 1) % 60
-
-
-def test_a_family_from_outside_the_package_is_drawn_and_traced() -> None:
-    def draw(draws: rng.Draws, config: CompositionTask) -> tuple[int, int]:
-        return draws.integer(0, 23), draws.integer(0, 59)
-
-    FAMILIES.register("clocks")(Family(draw, {"tick": ()}, {"tick": inspect.getsource(tick)}))
-    try:
-        data = DataConfig.model_validate({"task": {"kind": "composition", "family": "clocks", "depth": 3}})
-        for index in range(3):
-            one = example(data, "test", index)
-            assert one.program.count("tick(") == 1 + 3  # defined once, called three times
-            start = one.program.rpartition("tick((")[2].partition(")")[0]
-            value = tuple(map(int, start.split(", ")))
-            assert one.answer == repr(tick(tick(tick(value))))  # type: ignore[arg-type]
-    finally:
-        del FAMILIES["clocks"]
 
 
 SEQUENCES = ["sequences_str", "sequences_list_str", "sequences_list_int", "sequences_tuple"]

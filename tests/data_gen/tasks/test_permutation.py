@@ -15,7 +15,7 @@ from remedy.data_gen.example_table import table_of
 from remedy.data_gen.examples import examples, token_arrays
 from remedy.data_gen.execution.program import Event, Program
 from remedy.data_gen.execution.tracer import trace
-from remedy.data_gen.roles import PAD_ROLE, Role, Special, spans_text
+from remedy.data_gen.roles import PAD_ROLE, Special
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.data_gen.tasks.permutation_programs import (
@@ -172,25 +172,6 @@ def test_a_program_that_returns_nothing_has_its_answer_in_its_last_state(answer:
     session = DataConfig.model_validate({"task": {**task, "answer": "string"}, "format": "repl"})
     final = examples(session, "test", [0])[0].answer
     assert (one.answer == final) == (answer == "print")  # without the print no state after the last command is shown
-
-
-def test_a_program_that_returns_nothing_cannot_be_asked_for_its_answer_alone() -> None:
-    task = {"kind": "permutation", "answer": "print"}
-    with pytest.raises(ValueError, match="these programs return nothing"):
-        DataConfig.model_validate({"task": task, "reveal": {"answer_only": True}})
-
-
-def test_the_prompt_may_stop_after_the_source() -> None:
-    task = {"kind": "permutation", "length": 2, "answer": "print"}
-    seeded, unseeded = (
-        examples(DataConfig.model_validate({"task": task, "format": name}), "test", [0])[0]
-        for name in ("cwm", "cwm_unseeded")
-    )
-    assert [span[1] for span in seeded.spans] == [span[1] for span in unseeded.spans]
-    prompt = spans_text([span for span in unseeded.spans if span.role is Role.CONTEXT])
-    assert prompt == f"<|begin_of_text|><|trace_context_start|>\n{unseeded.program}<|frame_sep|>"
-    assert [frame.number for frame in unseeded.frames][:2] == [0, 1]
-    assert seeded.frames[0].number == 1
 
 
 def test_draws_are_uniform_and_distinct_means_distinct() -> None:

@@ -190,12 +190,6 @@ def test_splits_are_given_or_dealt_out_by_function_or_program(tmp_path: Path) ->
             ProgramsTask(path=lines(tmp_path / "wrong.jsonl", [*given[:2], {**LINES[2], **wrong}])).count("train")
 
 
-def test_functions_of_which_other_inputs_are_tested_are_not_one_cluster(tmp_path: Path) -> None:
-    path = lines(tmp_path / "mine.jsonl", LINES)
-    assert ProgramsTask(path=path, split_by="function").clusters("test", 20) == 1
-    assert ProgramsTask(path=path, split_by="program").clusters("test", 6) == 6
-
-
 def test_a_split_without_programs_is_refused_before_anything_is_traced(tmp_path: Path) -> None:
     path = lines(tmp_path / "mine.jsonl", LINES)
     run: dict[str, Any] = {"data": {"task": {"kind": "programs", "path": path}}, "train": {"evaluate_every": 5}}
@@ -250,17 +244,6 @@ def test_two_workers_give_what_one_gives_in_order() -> None:
     assert environment(trusted).isolation == "trusted"
 
 
-def test_executions_of_one_function_are_in_one_split(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    calls = [{"code": GOOD.format(n=n), "input": str(i)} for n in range(20) for i in range(5)]
-    path.write_text("".join(json.dumps(call) + "\n" for call in calls))
-    found: dict[str, set[str]] = {}
-    for example in everything(path):
-        found.setdefault(example.program.split("\ndef main")[0], set()).add(example.split)
-    assert len(found) == 20
-    assert all(len(splits) == 1 for splits in found.values())
-
-
 def test_what_no_file_of_text_can_hold_is_written_as_an_escape(tmp_path: Path) -> None:
     path = tmp_path / "halves.jsonl"
     lines = [
@@ -281,13 +264,3 @@ def test_what_no_file_of_text_can_hold_is_written_as_an_escape(tmp_path: Path) -
     assert found["b"].answer == r"\ud800"
     for example in found.values():  # as a shard would
         (example.program + example.answer + spans_text(example.spans)).encode()
-
-
-def test_files_that_are_no_text_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "good.py").write_text("def main():  # << START_OF_TRACE\n    return 1\n")
-    (tmp_path / "latin.py").write_bytes("# caf\xe9\ndef main():  # << START_OF_TRACE\n    return 1\n".encode("latin-1"))
-    (tmp_path / "folder.py").mkdir()
-    assert [example.outcome for example in everything(tmp_path)] == ["ok"]
-    [record] = caplog.records
-    assert "1 of 2 files left out" in record.getMessage()
-    assert "latin.py" in record.getMessage()

@@ -12,7 +12,6 @@ from remedy.data_gen.tasks import Drawn
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.data_gen.tasks.permutation_programs import sequences
-from remedy.eval.diagnostics.composition import CompositionDiagnostic
 
 SWAPS: dict[str, Any] = {"n": 3, "moves": "swaps", "length": (3, 5)}
 CALLS: dict[str, Any] = {"functions": ("mirror_str", "sort_chars", "rotate_str"), "depth": (1, 3)}
@@ -62,15 +61,6 @@ def test_a_small_space_is_listed_by_its_compositions() -> None:
     assert parts[1]
     assert not parts[0] & parts[1]
     assert not parts[0] & {composed(one) for one in task.draw("train", range(100), 0, False)}
-
-
-def test_compositions_of_no_program_of_the_split_are_left_out_of_a_diagnostic(caplog: pytest.LogCaptureFixture) -> None:
-    task = {"kind": "composition", "functions": ["mirror_str"], "depth": [1, 2], "split_by": "functions"}
-    data = DataConfig.model_validate({"task": task})
-    diagnostic = CompositionDiagnostic(depths=(2,), forms=("nested",))
-    found = diagnostic.conditions(data, "test", data.task)
-    assert [one.labels["form"] for one in found] == ["atomic"]
-    assert "no program of the test split is of nested, depth 2, left out" in caplog.text
 
 
 @pytest.mark.parametrize("length", range(6))

@@ -67,13 +67,6 @@ def test_every_setting_is_described(settings: type[Settings]) -> None:
     assert not [row.key for row in fields(settings) if not row.description]
 
 
-@pytest.mark.parametrize("command", SETTINGS)
-def test_help_ends_with_the_settings(command: str) -> None:
-    shown = in_process([command, "--help"], 60).output
-    for row in fields(settings_class(command)):
-        assert re.search(rf"^  {row.key}[ =]", shown, re.MULTILINE)
-
-
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the events are those of CPython 3.11")
 def test_the_worked_example_is_what_the_tracer_says() -> None:
     ((command, written),) = re.findall(r"```console\n\$ (.*?)\n(.*?)```", FORMAT, re.DOTALL)

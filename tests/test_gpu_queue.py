@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.__main__ import listing
 from benchmarks.gpu.queue import JOBS, Cell, run
 
 
@@ -69,15 +68,6 @@ def test_a_cell_that_fails_is_recorded_and_the_rest_goes_on(monkeypatch: pytest.
     assert found[-1] | {"seconds_left": 0} == {"job": "fake", "cells": 3, "missing": [], "seconds_left": 0}
 
 
-def test_after_an_error_every_cell_has_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    measured = job(monkeypatch, cell("wrong", error=True), cell("next"))
-    run("fake", tmp_path, 9, rehearse=False)
-    found = {line["cell"]: line["failed"] for line in lines(tmp_path / "fake.jsonl") if "failed" in line}
-    assert found["wrong"].startswith("ValueError: it went wrong (test_gpu_queue.py:")
-    assert "its process ended" in found["next"]
-    assert measured == ["wrong"]
-
-
 def test_what_the_end_of_the_time_cuts_off_is_measured_anew_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -89,14 +79,3 @@ def test_what_the_end_of_the_time_cuts_off_is_measured_anew_and_nothing_else(
     assert measured == ["done", "long", "long", "never"]
     facts = [(line["cell"], line["fact"]) for line in lines(tmp_path / "fake.jsonl") if "fact" in line]
     assert facts == [("done", 0), ("long", 0), ("long", 1), ("long", 2), ("never", 0)]
-
-
-def test_the_list_says_what_has_run_and_what_is_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    job(monkeypatch, cell("one"))
-    monkeypatch.setattr("benchmarks.gpu.__main__.JOBS", ("fake", "kernels"))
-    monkeypatch.setattr("benchmarks.gpu.__main__.RESULTS", tmp_path)
-    assert listing().splitlines()[0].split()[:5] == ["fake", "next", "0", "of", "1"]
-    run("fake", tmp_path, 9, rehearse=False)
-    states = [line.split()[1] for line in listing().splitlines()]
-    assert states[0] == "has"
-    assert listing().splitlines()[1].split()[1] == "next"

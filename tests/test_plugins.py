@@ -99,16 +99,6 @@ def test_every_command_knows_those_of_a_package_and_records_what_was_loaded(tmp_
     assert {len(digest) for digest in recorded[0].values()} == {16}
 
 
-@pytest.mark.slow
-def test_worker_processes_know_those_of_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "data.yaml").write_text(yaml.safe_dump(FILES["data.yaml"]))
-    options = [f"--plugin={path}" for path in sorted(TEMPLATES.glob("*.py"))]
-    run(COMMANDS[1], tmp_path, *options)
-    assert json.loads((tmp_path / "data" / "manifest.json").read_text())["plugins"].keys() == {
-        path.stem for path in TEMPLATES.glob("*.py")
-    }
-
-
 @pytest.mark.usefixtures("forgotten")
 def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

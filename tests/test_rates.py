@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from benchmarks.rates import lines
-from remedy.settings import UserError
 
 FOLDER = Path(__file__).parents[1] / "results" / "study" / "equal_examples"
 WHERE = {"form": "flattened"}
@@ -20,8 +17,3 @@ def test_the_page_says_what_the_records_hold() -> None:
         "characters against subwords: +59.2 points, p = 0.0022",
         "characters against rare-characters: +24.1 points, p = 0.0325",
     ]
-
-
-def test_a_run_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UserError, match="spelt: no records"):
-        lines(FOLDER, ["subwords", "spelt"], WHERE)

@@ -81,19 +81,6 @@ def test_wrong_rewards_are_refused(
         TraceReward(tokenizer, format, parts)
 
 
-def test_a_tokenizer_without_the_tokens_of_traces_is_refused(
-    tokenizer: PreTrainedTokenizerBase, tmp_path: Path
-) -> None:
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    bare = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
-    with pytest.raises(UserError, match=r"has no token <.frame_sep.>"):
-        TraceReward(bare)
-    with pytest.raises(UserError, match=r"has no token <.end_of_text.>"):
-        TraceReward(bare, "repl")
-
-
 def test_what_has_no_trace_as_text_is_left_out(tmp_path: Path) -> None:
     codes = [f"def f(x):\n    return x + {text!r}\n" for text in ("<|frame_sep|>", "<frame_sep>")]
     rows = [{"id": f"{at}", "split": "train", "code": code, "input": "'a'"} for at, code in enumerate(codes)]

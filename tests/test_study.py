@@ -8,52 +8,14 @@ import pytest
 from benchmarks import judged, packed
 from benchmarks.study import (
     DRAWINGS,
-    Drawing,
-    Recipe,
-    draw,
     seeds_of,
 )
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.reading import find, read_evaluations
 from remedy.eval.report.verdicts import decide
-from remedy.settings import UserError
 
 ROOT = Path(__file__).parents[1]
 STUDY = ROOT / "results" / "study"
-RECIPE = Recipe("attention", "mixers/permutation", "transformer")
-
-
-def _write(root: Path, conditions: dict[str, list[dict[str, object]]]) -> None:
-    """Records of some runs of `mixers/permutation`, a condition a mapping; lists are of its examples."""
-    rows = []
-    for run, found in conditions.items():
-        for number, condition in enumerate(found):
-            plain = {"right": True, "failure": "", "answer": "", "true_answer": "", "condition": f"{number}"}
-            own = {"folder": f"permutation/{run}/evaluation", "group": "permutation"}
-            rows.append(pd.DataFrame({**plain, **own, **condition}, index=range(4)))
-    (root / "mixers").mkdir(parents=True)
-    pd.concat(rows, ignore_index=True).to_parquet(root / "mixers" / "records.parquet")
-
-
-def test_seeds_are_read_by_the_label_of_the_axis_and_by_what_is_asked_of_others(tmp_path: Path) -> None:
-    runs: dict[str, list[dict[str, object]]] = {}
-    for seed, right in ((0, [True, True, False, False]), (1, [True, True, True, False])):
-        fed: list[dict[str, object]] = [
-            {"length": 4, "forcing": "fed"},
-            {"length": 8, "forcing": "free", "right": None},
-        ]
-        runs[f"transformer,seed={seed}"] = [{"length": 4, "forcing": "free", "right": right}, *fed]
-    _write(tmp_path, {**runs, "transformer-window,seed=0": [{"length": 4, "forcing": "free", "right": False}]})
-    assert seeds_of(tmp_path, RECIPE._replace(where={"forcing": "free"}), "length") == [{4: 0.5}, {4: 0.75}]
-    with pytest.raises(UserError, match="several conditions with length 4"):
-        seeds_of(tmp_path, RECIPE, "length")
-
-
-def test_a_figure_is_drawn_of_what_has_run_and_the_rest_is_named(tmp_path: Path) -> None:
-    _write(tmp_path, {"transformer,seed=0": [{"length": 4}, {"length": 8, "right": False}]})
-    drawing = Drawing("length", "commands", {"one": [RECIPE, RECIPE._replace(name="GRU", run="gru")]}, trained=8)
-    assert draw(tmp_path, drawing, tmp_path / "figure.png") == ["mixers/permutation/gru"]
-    assert (tmp_path / "figure.png").stat().st_size > 5_000
 
 
 @pytest.mark.parametrize("name", DRAWINGS)

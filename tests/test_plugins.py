@@ -144,19 +144,6 @@ def test_what_cannot_be_imported_is_said(name: str, says: str, tmp_path: Path, m
     assert says in ended.errors
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    files = [tmp_path / folder / "of_one_name.py" for folder in ("a", "b")]
-    for file in files:
-        file.parent.mkdir()
-        file.touch()
-    assert [plugins.load_plugin(str(files[0])) for _ in range(2)] == [str(files[0])] * 2
-    with pytest.raises(plugins.PluginError, match="another plug-in is called of_one_name: rename the file"):
-        plugins.load_plugin(str(files[1]))
-    files[1].unlink()  # a run's settings may name the place that a file was moved from
-    plugins.load_plugin(str(files[1]))
-
-
 @pytest.mark.usefixtures("forgotten")
 def test_installed_ones_are_imported_for_a_name_that_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -60,17 +60,6 @@ def test_a_data_seed_reads_each_of_given_programs_once_a_pass_in_an_order_of_its
         assert order[count:] == order[:count]
 
 
-def test_a_part_changes_the_data_and_a_wrong_one_is_named() -> None:
-    changed = {"task": {"kind": "composition", "depth": 2}, "format": "cwm"}
-    (source,) = Mixture(DATA, {"strings": Part(set=changed)}).sources
-    assert source.data.task.kind == "composition"
-    (kept,) = Mixture(DATA, {"longer": Part(set={"task.length": 9})}).sources
-    assert kept.data.task.length == 9  # type: ignore[union-attr]
-    assert kept.data.task.n == 3  # type: ignore[union-attr]
-    with pytest.raises(ConfigError, match=r"mixture\.strings\.set: unknown key 'task\.lenght'"):
-        Mixture(DATA, {"strings": Part(set={"task.lenght": 9})})
-
-
 def test_held_out_lengths_are_never_trained_on_and_still_tested() -> None:
     task = {**DATA.task.model_dump(), "held_out_lengths": [4, 5]}
     held = build(DataConfig, {**DATA.model_dump(), "task": task}, "x")

@@ -55,24 +55,6 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_what_is_fed_differently_a_plan_counts_diagnoses_and_a_constraint_is_compared(tmp_path: Path) -> None:
-    forcings = ["free", "control_flow", "action_forced"]
-    evaluate = {"diagnostics": [{"kind": "permutation", "lengths": [2], "forcing": forcings, "examples": 50}]}
-    base = {
-        **GROUP["base"],
-        "data": {"task": GROUP["base"]["data"]["task"], "format": "cwm_unseeded"},
-        "tokenizer": {"kind": "bpe"},
-    }
-    held, free, fed = ({"run": "a", "where": {"forcing": name}} for name in ("control_flow", "free", "action_forced"))
-    comparisons = [
-        {"mitigation": "held", "baseline": free, "treatment": held},
-        {"mitigation": "fed", "baseline": free, "treatment": fed},
-    ]
-    text = printed(tmp_path, groups={"g": {**GROUP, "base": base, "evaluate": evaluate}}, comparisons=comparisons)
-    assert "held" in text.split("compared")[1]
-    assert "diagnoses without a verdict: 1 more" in text
-
-
 def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
     """Of 40 executions of 10 functions, as many differences are seen as with 10 programs."""
     path = tmp_path / "own.jsonl"

@@ -15,14 +15,10 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from remedy.models import kernels
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
 from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, try_kernels
-from remedy.models.mixers import MIXERS, Mixer, describe_kernels, find_kernels
+from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.mixers.deltanet import _reference, delta_rule
 from tests.models.small_decoders import decoder
 
@@ -158,35 +154,6 @@ def test_a_package_that_is_missing_or_breaks_is_named_for_every_kernel(
     reason = "causal_conv1d does not run (RuntimeError: no kernel image is available for execution on the device)"
     assert line.count(reason) == 2
     assert "does not take this form" in line  # one step a token is no product
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("eigenvalues", [None, "signed"])
-@pytest.mark.parametrize("name", [name for name, mixer in MIXERS.items() if mixer.operations is not Mixer.operations])
-def test_decoders_with_kernels_are_as_near_to_float32_as_without(name: str, eigenvalues: str | None) -> None:
-    if eigenvalues and MIXERS[name].eigenvalues is None:
-        pytest.skip("without the switch")
-    torch.manual_seed(0)
-    settings = {"mixers": [name], "hidden_size": 128, "eigenvalues": eigenvalues}
-    config = DecoderConfig.from_settings(DecoderSettings.model_validate(settings), 64)
-    model = DecoderForCausalLM(config).cuda()
-    find_kernels(model.mixers(), CUDA, BF16)
-    if not any(tried.found for tried in kernels.TRIED.values()):
-        pytest.skip(describe_kernels(model.mixers(), CUDA, BF16))
-    tokens = torch.randint(0, 64, (2, 256), device="cuda")
-
-    def run(half: bool) -> list[Tensor]:
-        model.zero_grad()
-        with torch.autocast("cuda", dtype=BF16, enabled=half):
-            logits = model(tokens).logits
-        F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten()).backward()
-        return [logits.detach().float()] + [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-    fast = run(True)
-    kernels.TRIED.clear()
-    slow, exact = run(True), run(False)
-    for one, other, true in zip(fast, slow, exact, strict=True):
-        assert kernels._distance(one, true) < 1.5 * kernels._distance(other, true) + 0.01
 
 
 def written(folder: Path, body: str) -> Kernel:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.stacked import clip_by_member, losses, stack
-from remedy.settings import UserError
 from tests.models.small_decoders import FORMS, decoder, named
 
 
@@ -70,23 +69,3 @@ def test_a_member_of_nan_leaves_the_others_to_the_bit(mixers: tuple[str, ...]) -
         gradients.append([p.grad[[0, 2]] for p in stacked.parameters() if p.grad is not None])
         stacked.zero_grad()
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
-
-
-class Shifted(nn.Module):
-    """A parameter that nothing says the use of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shift = nn.Parameter(torch.zeros(32))
-
-
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [(Shifted(), "layers.0.mlp.more: a Shifted cannot be stacked"), (nn.Dropout(0.1), "drops out at random")],
-)
-def test_what_cannot_be_stacked_is_named(part: nn.Module, says: str) -> None:
-    models = members(("attention",), 2)
-    for model in models:
-        model.get_submodule("layers.0.mlp").more = part
-    with pytest.raises(UserError, match=says):
-        stack(models)

@@ -9,7 +9,7 @@ from transformers import TrainingArguments
 
 from remedy.settings import ConfigError, build
 from remedy.train import arguments
-from remedy.train.arguments import deepspeed_json, training_arguments, zero_section
+from remedy.train.arguments import training_arguments, zero_section
 from remedy.train.config import RunConfig
 from tests.train.launching import CONFIG
 
@@ -58,12 +58,3 @@ def test_a_contradiction_is_an_error_that_names_both_sides(
         made(run(tmp_path, file))
     assert says in str(failed.value)
     assert "hand.json" in str(failed.value)
-
-
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bad.json").write_text("{")
-    for name in ("none.json", "bad.json"):
-        section = run(tmp_path, file=None, stage=1).train.deepspeed
-        assert section is not None
-        with pytest.raises(ConfigError, match="cannot be read as JSON"):
-            deepspeed_json(section.model_copy(update={"file": str(tmp_path / name)}))

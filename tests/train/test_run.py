@@ -147,19 +147,6 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_
     assert (tmp_path / "run" / "latest").resolve().name == f"checkpoint-{step - 1}"
 
 
-def test_out_of_memory_names_batch_and_length_and_what_to_lower(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*given: Any, **named: Any) -> None:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-
-    monkeypatch.setattr(RowTrainer, "compute_loss", full)
-    with pytest.raises(
-        UserError, match=r"^out of memory at 8 rows of \d+ tokens .*train.gradient_accumulation_steps \(now 1\)"
-    ):
-        in_process(written(tmp_path), f"output={tmp_path / 'run'}")
-
-
 def test_a_world_that_does_not_divide_the_batch_says_what_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

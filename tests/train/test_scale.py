@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from remedy.models.loading import load_checkpoint, merge
@@ -24,7 +23,6 @@ from tests.train.launching import (
     SCRIPT,
     curve,
     finished,
-    free_port,
     in_process,
     launcher,
     start,
@@ -196,18 +194,3 @@ def test_a_slurm_job_that_is_signalled_saves_asks_to_be_requeued_and_goes_on(tmp
     in_process(config, f"output={whole}")
     for (step, loss, *_), (_, alone, *_) in zip(curve(out), curve(whole), strict=True):
         assert loss == pytest.approx(alone, abs=2e-4), step
-
-
-@pytest.mark.slow
-def test_two_nodes_are_launched_by_one_command_on_each(tmp_path: Path) -> None:
-    """Both `nodes` are this machine: two launchers meet at one address."""
-    config, out, hosts = written(tmp_path), tmp_path / "run", tmp_path / "hostfile"
-    rest = [SCRIPT, config, f"output={out}", "train.max_steps=2"]
-    hosts.write_text("127.0.0.1 slots=1\nlocalhost slots=1\n")
-    words = [str(Path(sys.executable).parent / "deepspeed"), "--hostfile", str(hosts), "--no_ssh"]
-    words += ["--master_addr", "127.0.0.1", "--master_port", free_port()]
-    nodes = [start([*words, "--node_rank", str(rank), *rest]) for rank in (0, 1)]
-    for node in nodes:
-        finished(node)
-    assert yaml.safe_load((out / "config.yaml").read_text())["train"]["max_steps"] == 2
-    assert (out / "model.safetensors").exists()

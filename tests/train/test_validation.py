@@ -21,7 +21,7 @@ from remedy.models.model_manifest import read_training
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import build_tokenizer
 from remedy.processes import Process
-from remedy.settings import ConfigError, build
+from remedy.settings import build
 from remedy.train.config import RunConfig
 from remedy.train.processes import Stopped
 from remedy.train.run import train
@@ -174,11 +174,3 @@ def test_resumed_with_validation_all_is_the_same_to_the_bit(
     assert validations(resumed) == records
     assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert read_training(resumed) == read_training(whole)
-
-
-def test_what_would_do_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="patience 3 does nothing without evaluate_every and keep_best"):
-        settings(Path("x"), patience=3)
-    unseen = settings(Path("x"), evaluate_every=2, loss_roles=["value"])
-    with pytest.raises(ConfigError, match=r"train\.evaluate_every: no token of 256 validation examples has a role"):
-        validation_rows(unseen, build_tokenizer(unseen.tokenizer, unseen.data))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from transformers import TrainerState
 
-from remedy.train.tracking import Tracking, log_report
+from remedy.train.tracking import Tracking
 from remedy.train.validation import Sample
 from tests.train.test_validation import settings
 
@@ -37,16 +36,3 @@ def test_figures_have_namespaces_and_axes_and_samples_are_a_table(
         (5, {"eval/loss_state": 0.5, **axes}),
         (5, {"eval/samples": table}),
     ]
-
-
-def test_a_report_is_a_run_with_its_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[dict[str, Any]] = []
-    run = SimpleNamespace(log=sent.append, log_artifact=lambda files: None, finish=lambda: None, dir="x")
-    files = SimpleNamespace(add_file=lambda *_, **__: None)
-    client = SimpleNamespace(init=lambda **_: run, login=lambda **_: False, Artifact=lambda *_, **__: files)
-    client.Table = lambda dataframe: dataframe.to_dict("records")
-    monkeypatch.setitem(sys.modules, "wandb", client)
-    verdict = {"comparison": "GRU in place of attention", "word": "helped", "p": 0.008}
-    (tmp_path / "report.json").write_text(json.dumps({"verdicts": [verdict]}))
-    log_report(settings(tmp_path).tracking.model_copy(update={"wandb": True}), "quickstart", tmp_path)
-    assert sent == [{"report/verdicts": [{**verdict, "p": "0.008"}]}]

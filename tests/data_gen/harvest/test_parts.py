@@ -12,7 +12,6 @@ from remedy.data_gen.harvest.jobs import are_literals
 from remedy.data_gen.harvest.mutations import mutated
 from remedy.data_gen.harvest.sources import find, interpreter, is_licensed
 from remedy.settings import UserError
-from tests.launch.in_process import remedy
 
 OTHER = object()
 
@@ -134,15 +133,3 @@ def test_packages_are_found_by_distribution_module_folder_and_in_the_library(tmp
         find(str(tmp_path / "empty"), python)
     with pytest.raises(UserError, match="install it, or give its folder"):
         find("no_such_package_anywhere", python)
-
-
-def test_what_is_no_summary_is_named_and_no_program_is_said(tmp_path: Path) -> None:
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "__init__.py").write_text("def f(a):\n    return a\n")
-    command = ["harvest", str(tmp_path / "bare"), "--out", str(tmp_path / "a.jsonl")]
-    assert remedy(command).output.splitlines()[-1] == "no program was found: the lines above count why"
-    for text in ("garbage", "[]", '{"settings": {}}'):
-        (tmp_path / "a.summary.json").write_text(text)
-        ended = remedy(command)
-        assert ended.status == 2
-        assert "a.summary.json: is no summary of a harvest" in ended.errors

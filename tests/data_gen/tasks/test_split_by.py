@@ -51,18 +51,6 @@ def test_no_composition_is_in_two_splits_and_single_functions_are_in_all() -> No
     assert sorted(one.count(split) == 0 for split in SPLITS) == [False, True, True]
 
 
-def test_a_small_space_is_listed_by_its_compositions() -> None:
-    task = CompositionTask(family="booleans", depth=2, split_by="functions")
-    parts = [
-        {composed(one) for one in task.draw(split, range(task.count(split) or 0), 0, False)}
-        for split in ("validation", "test")
-    ]
-    assert parts[0]
-    assert parts[1]
-    assert not parts[0] & parts[1]
-    assert not parts[0] & {composed(one) for one in task.draw("train", range(100), 0, False)}
-
-
 @pytest.mark.parametrize("length", range(6))
 @pytest.mark.parametrize("repertoire", [None, 1, 2, 3, 4])
 def test_sequences_are_counted(length: int, repertoire: int | None) -> None:

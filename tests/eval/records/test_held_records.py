@@ -4,20 +4,16 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Special
 from remedy.eval.config import EvalConfig
-from remedy.eval.decoding.constraints import check_interpreter, starts_of
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.evaluate import run_condition
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
-from remedy.settings import ConfigError, UserError, build
+from remedy.settings import build
 from tests.eval.held import (
     CHARACTERS,
-    RAISING,
-    STRINGS,
     Prepared,
     condition,
 )
@@ -48,21 +44,6 @@ def test_it_is_scored_as_what_the_model_writes_freely(loops: Prepared) -> None:
             assert row["certain_tokens"] == sum(kept["certain"]) > 0
             assert row["masked_tokens"] > 0
             assert row["cut_mass"] == pytest.approx(sum(kept["cut"]))
-
-
-def test_another_interpreter_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.version_info", (3, 12, 1))
-    with pytest.raises(ConfigError, match=r"forcing control_flow: .*CPython 3\.11.* this is cpython 3\.12\.1") as error:
-        check_interpreter("control_flow", DataConfig.model_validate(STRINGS))
-    assert "\n" not in str(error.value)
-
-
-def test_a_task_that_says_wrongly_that_its_programs_return_is_named() -> None:
-    made = Prepared(RAISING, 1, split="all")
-    example = next(one for one in made.examples if one.trace.raised)
-    object.__setattr__(example, "returns", True)
-    with pytest.raises(UserError, match="the task says that it returns, and it raised"):
-        starts_of("control_flow", [example], made.data, CHARACTERS)
 
 
 @pytest.mark.parametrize(

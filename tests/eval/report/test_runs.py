@@ -56,19 +56,6 @@ def row_of(request: dict[str, Any]) -> dict[str, str]:
     return dict(zip(head, row, strict=True))
 
 
-def test_what_tells_two_models_or_their_training_apart_stands_in_the_table(tmp_path: Path) -> None:
-    stages = [{"steps": 200, "set": {"reveal.spacing": 1, "task.length": [2, 8]}}, {"steps": 450}]
-    computed = {"mixers": {"deltanet": "delta_rule by fla.ops 0.6.0", "gru": "PyTorch's own"}}
-    request = read_request(evaluation(tmp_path, "run", curriculum=stages, computed=computed))
-    request["checkpoint"]["decoder"] = {"window": [16, None], "positions": "none", "short_convolution": True}
-    request["data"] |= {"reveal": {"spacing": 4.0, "locals": "full"}, "memory": {"frames": 2, "open_calls": True}}
-    found = row_of(request)
-    assert found["Otherwise"] == "window 16, null; positions none; short_convolution true"
-    assert found["Stages"] == "200 steps of spacing 1, length 2, 8; then 450 steps"
-    assert found["Kernels"] == "deltanet: delta_rule by fla.ops 0.6.0"
-    assert (found["Reveals"], found["Memory"]) == ("spacing 4.0; locals full", "2 with open calls")
-
-
 def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
     request = read_request(evaluation(tmp_path, "run", steps=0, examples=0, tokens=0, flops=0.0, kept_step=0))
     found = row_of(request)

@@ -8,27 +8,18 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
 from remedy.data_gen.config import DataConfig
 from remedy.eval.records.folder import GENERATIONS, RECORDS, UNFINISHED
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import CharacterSettings
+from tests.tiny_models import small_decoder, tokenizer_for
 
 DATA = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}, "format": "cwm"}
 
 
 def of_random_weights(folder: Path, diagnostic: dict[str, Any]) -> tuple[Path, Path]:
     """A checkpoint, and the configuration of an evaluation that asks it for this."""
-    tokenizer = build_tokenizer(CharacterSettings(), DataConfig.model_validate(DATA))
-    torch.manual_seed(0)
-    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=64)
-    model = DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size))
-    model.config.tokenizer_fingerprint = tokenizer.fingerprint
-    model.save_pretrained(folder / "model")
+    tokenizer = tokenizer_for(DataConfig.model_validate(DATA))
+    small_decoder(tokenizer, ("gru", "attention"), 64).save_pretrained(folder / "model")
     tokenizer.save(folder / "model")
     config = {"set": DATA, "diagnostics": [diagnostic], "max_new_tokens": 300, "batch_size": 2}
     (folder / "any.yaml").write_text(json.dumps(config))

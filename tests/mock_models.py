@@ -26,9 +26,9 @@ from remedy.eval.records.summary import ConditionSummary, summarise
 from remedy.eval.scoring.batch import written_roles
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import build
+from tests.tiny_models import tokenizer_for
 
 ACTS = frozenset({Role.EVENT, Role.ACTION})
 
@@ -184,8 +184,7 @@ def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> 
     """What a case's diagnostic says of every kind of mock model under the forcings that fit its data."""
     settings, given = CASES[name]
     data = build(DataConfig, given, name)
-    symbols = {"kind": "symbols" if data.format == "symbolic" else "chars"}
-    tokenizer = build_tokenizer(TOKENIZERS[symbols["kind"]].model_validate(symbols), data)
+    tokenizer = tokenizer_for(data)
     fitting = [one for one in forcings if one != "line_forced" or FORMATS[data.format].events]
     if settings["kind"] != "two_by_two" and settings.get("answer_only") != [True]:
         settings = {**settings, "forcing": fitting}

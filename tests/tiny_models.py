@@ -1,11 +1,20 @@
-"""Models of other architectures small enough for tests: two or three layers of width 32, random weights, diverse output."""
+"""Models small enough for tests, with random weights: our decoders with a tokenizer of the data, and other architectures, of two or
+three layers of width 32 and diverse output."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
+
+from remedy.data_gen.config import DataConfig
+from remedy.models.config import DecoderSettings
+from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.decoder_config import DecoderConfig
+from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import TOKENIZERS
 
 ATTENTION = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 64}
 WINDOW = {"sliding_window": 16}
@@ -83,6 +92,21 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "openai-gpt": {"n_head": 2},
 }
 """Settings by Transformers' name of the architecture; windows are shorter than the tests' prompts."""
+
+
+def tokenizer_for(data: DataConfig, kind: str = "") -> TraceTokenizer:
+    """A tokenizer of this kind; if none is named, of symbols or characters as the format has them."""
+    kind = kind or ("symbols" if data.format == "symbolic" else "chars")
+    return build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+
+
+def small_decoder(
+    tokenizer: TraceTokenizer, mixers: Sequence[str] = ("gru",), hidden_size: int = 16, seed: int = 0
+) -> DecoderForCausalLM:
+    torch.manual_seed(seed)
+    settings = DecoderSettings(mixers=tuple(mixers), hidden_size=hidden_size)
+    config = DecoderConfig.from_settings(settings, tokenizer.vocab_size, tokenizer.fingerprint)
+    return DecoderForCausalLM(config).eval()
 
 
 def tiny_model(family: str, vocab_size: int, seed: int = 0, **settings: Any) -> Any:

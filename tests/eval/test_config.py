@@ -94,7 +94,6 @@ def test_batches_lengths_and_threads_are_as_set(tmp_path: Path) -> None:
 def test_a_model_computes_in_the_precision_that_is_asked_for(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
     checkpoint, out = str(tmp_path / "run"), tmp_path / "half"
-    model.config.tokenizer_fingerprint = tokenizer.fingerprint
     model.save_pretrained(checkpoint)
     tokenizer.save(Path(checkpoint))
     half = evaluation(precision="bf16", max_new_tokens=200)
@@ -108,34 +107,43 @@ def test_a_model_computes_in_the_precision_that_is_asked_for(tmp_path: Path) -> 
         evaluation(precision="bf16", backend={"url": "http://localhost:1", "model": "x"})
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "says"),
-    [
-        ("composition", {"depths": [], "forms": ["nested"]}, "forms does nothing without depths"),
-        ("programs", {"answer_only": [True], "spacings": [2]}, "spacings does nothing with answer_only"),
-    ],
-)
-def test_a_diagnostics_setting_that_would_do_nothing_is_refused(kind: str, settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        conditions(kind, **settings)
+PERMUTATIONS, STRINGS, OWN = DATA.values()
 
 
 @pytest.mark.parametrize(
     ("data", "diagnostic", "settings", "says"),
     [
-        ("programs", {"kind": "programs"}, {"split": "validation"}, "split validation does nothing"),
-        ("permutation", {"kind": "permutation"}, {"trained_on": PROGRAMS}, "trained_on .* does nothing"),
+        (STRINGS, {"kind": "composition", "depths": [], "forms": ["nested"]}, {}, "forms does nothing without depths"),
         (
-            "permutation",
+            OWN,
+            {"kind": "programs", "answer_only": [True], "spacings": [2]},
+            {},
+            "spacings does nothing with answer_only",
+        ),
+        (OWN, {"kind": "programs"}, {"split": "validation"}, "split validation does nothing"),
+        (PERMUTATIONS, {"kind": "permutation"}, {"trained_on": PROGRAMS}, "trained_on .* does nothing"),
+        (
+            PERMUTATIONS,
             {"kind": "permutation", "forcing": ["teacher_forced"]},
             {"max_new_tokens": 9},
             "max_new_tokens 9 does nothing",
         ),
+        ({**PERMUTATIONS, "context": False}, {"kind": "permutation"}, {}, r"data\.context=true"),
+        (STRINGS, {"kind": "permutation"}, {}, r"needs data\.task\.kind permutation"),
+        ({**PERMUTATIONS, "context": False}, {"kind": "two_by_two"}, {}, "needs the program in the context"),
+        (PERMUTATIONS, {"kind": "two_by_two", "forcing": ["free"]}, {}, "leave forcing out"),
+        (PERMUTATIONS, {"kind": "two_by_to"}, {}, "did you mean 'two_by_two'"),
+        (STRINGS, {"kind": "programs", "rewrites": ["none", "all"]}, {}, "remove `rewrites`"),
+        (OWN, {"kind": "programs", "rewrites": ["non"]}, {}, r"diagnostics\.0\.rewrites\.0: unknown rewrite 'non'"),
+        ({**OWN, "format": "repl"}, {"kind": "programs"}, {}, "cannot ask for the answer alone"),
     ],
 )
-def test_an_evaluations_setting_that_would_do_nothing_is_refused(
-    data: str, diagnostic: dict[str, Any], settings: dict[str, Any], says: str, tmp_path: Path
+def test_what_would_do_nothing_or_cannot_be_done_is_refused(
+    data: dict[str, Any], diagnostic: dict[str, Any], settings: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
-    config = build(EvalConfig, {"diagnostics": [diagnostic], "set": DATA[data], **settings}, "x")
-    with pytest.raises(ConfigError, match=says):
+    def asked() -> None:
+        config = build(EvalConfig, {"diagnostics": [diagnostic], "set": data, **settings}, "x")
         conditions_of(config, for_checkpoint(str(tmp_path), config))
+
+    with pytest.raises(ConfigError, match=says):
+        asked()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from remedy.checksums import read_json
 from remedy.data_gen.config import DataConfig
@@ -17,14 +16,11 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.progress import Progress
 from remedy.eval.records.schema import answered
-from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
-from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer import TraceTokenizer
 from remedy.owner import owned
 from remedy.settings import UserError, build
-from tests.tiny_models import tiny_model
+from tests.tiny_models import small_decoder, tiny_model, tokenizer_for
 
 TASK = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}
 PERMUTATION = DataConfig.model_validate({"task": TASK, "format": "symbolic", "reveal": {"spacing": 2}})
@@ -34,10 +30,8 @@ SETTINGS = build(EvalConfig, {"diagnostics": [GRID], "batch_size": 4, "max_new_t
 
 
 def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[DecoderForCausalLM, TraceTokenizer]:
-    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
-    torch.manual_seed(seed)
-    config = DecoderConfig.from_settings(DecoderSettings(mixers=("gru",), hidden_size=16), tokenizer.vocab_size)
-    return DecoderForCausalLM(config).eval(), tokenizer
+    tokenizer = tokenizer_for(data, kind)
+    return small_decoder(tokenizer, seed=seed), tokenizer
 
 
 def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None:

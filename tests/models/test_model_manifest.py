@@ -3,28 +3,19 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.tasks.permutation import PermutationTask
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
 from remedy.models.loading import load_checkpoint
 from remedy.models.model_manifest import recorded_weights, seal_model
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import SymbolSettings
 from remedy.settings import UserError
+from tests.tiny_models import small_decoder, tokenizer_for
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    tokenizer = build_tokenizer(SymbolSettings(), DataConfig(task=PermutationTask(n=3), format="symbolic"))
-    torch.manual_seed(0)
-    settings = DecoderSettings(mixers=("gru",), hidden_size=16)
-    DecoderForCausalLM(
-        DecoderConfig.from_settings(settings, tokenizer.vocab_size, tokenizer.fingerprint)
-    ).save_pretrained(tmp_path)
+    tokenizer = tokenizer_for(DataConfig(task=PermutationTask(n=3), format="symbolic"))
+    small_decoder(tokenizer).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
     (tmp_path / "config.yaml").write_text("data: {task: {kind: permutation}}")
     seal_model(tmp_path)

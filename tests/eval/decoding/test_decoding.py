@@ -13,12 +13,10 @@ from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
 from remedy.eval.generators import Writing, requests
 from remedy.eval.generators.loop import decode_as, predict
-from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
 from remedy.models.reader import ModelReader
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+from tests.tiny_models import small_decoder, tokenizer_for
 
 FORMS = {
     "cwm": {"task": {"kind": "composition", "depth": 1, "functions": ["mirror_str", "repeat_str"]}},
@@ -65,15 +63,12 @@ class Reciter:
 
 def prepared(form: str, count: int = 4) -> tuple[TraceTokenizer, list[Encoded]]:
     data = DataConfig.model_validate(FORMS[form])
-    kind = "symbols" if form == "symbolic" else "chars"
-    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+    tokenizer = tokenizer_for(data)
     return tokenizer, [tokenizer.encode(one.spans) for one in examples(data, "test", range(count))]
 
 
 def small_model(mixer: str, tokenizer: TraceTokenizer) -> DecoderForCausalLM:
-    torch.manual_seed(1)
-    settings = DecoderSettings.model_validate({"mixers": [mixer], "hidden_size": 32})
-    return DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size)).eval()
+    return small_decoder(tokenizer, [mixer], 32, seed=1)
 
 
 def decode(

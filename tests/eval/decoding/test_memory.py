@@ -16,11 +16,10 @@ from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STAT
 from remedy.eval.generators.loop import predict
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.train.data import as_tokens
 from tests.eval.decoding.test_decoding import decode, small_model
-from tests.tiny_models import tiny_model
+from tests.tiny_models import tiny_model, tokenizer_for
 
 FORMS: dict[str, dict[str, Any]] = {
     "cwm_numbered": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [2, 3], "answer": "none"}},
@@ -36,8 +35,7 @@ FORCINGS = {"free": FREE, "line": LINE_FORCED, "action": ACTION_FORCED, "state":
 
 def prepared(form: str, count: int = 2) -> tuple[TraceTokenizer, list[Encoded]]:
     data = DataConfig.model_validate({**FORMS[form], "format": form})
-    kind = "symbols" if form == "symbolic" else "chars"
-    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+    tokenizer = tokenizer_for(data)
     return tokenizer, [encoded for _, encoded in encoded_examples(data, tokenizer, "test", range(count))]
 
 

@@ -1,7 +1,6 @@
 """The `permutation` diagnostic: lengths by spacing, locals and forcing, and how far a run follows a state."""
 
 import math
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -52,18 +51,6 @@ def test_conditions_of_marked_lines_say_so() -> None:
     (found,) = DIAGNOSTICS["permutation"].model_validate({"lengths": [3]}).conditions(marked, "test")
     assert (found.labels["spacing"], found.labels["at"], found.labels["horizon"]) == (math.inf, "0.25", 3)
     assert "__at-0.25__" in found.slug
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"context": False}, r"data\.context=true"),
-        ({"task": {"kind": "composition"}}, r"needs data\.task\.kind permutation"),
-    ],
-)
-def test_data_of_another_task_or_without_the_program_are_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        DIAGNOSTICS["permutation"].model_validate({}).conditions(DATA.changed(changes), "test")
 
 
 @pytest.mark.parametrize(

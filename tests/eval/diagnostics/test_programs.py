@@ -9,13 +9,12 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.eval.checkpoint import Subject
-from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.schema import read_records
-from remedy.settings import ConfigError, build
+from remedy.settings import build
 from tests.eval.decoding.test_decoding import small_model
-from tests.eval.scoring.test_frames import TOKENIZER, config, write_programs
+from tests.eval.scoring.test_frames import TOKENIZER, write_programs
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +48,3 @@ def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None
     assert [(condition["labels"]["rewrite"], condition["labels"]["answer_only"]) for condition in conditions] == [
         (rewrite, answer_only) for rewrite in ("none", "all") for answer_only in (False, False, True)
     ]
-
-
-def test_rewrites_of_generated_programs_and_unknown_ones_are_refused(programs: Path) -> None:
-    settings = evaluation({}, rewrites=["none", "all"])
-    generated = Subject(DataConfig.model_validate({"task": {"kind": "permutation"}}))
-    with pytest.raises(ConfigError, match="remove `rewrites`"):
-        conditions_of(settings, generated)
-    with pytest.raises(ConfigError) as error:
-        build(EvalConfig, {"diagnostics": [{"kind": "programs", "rewrites": ["non"]}]}, "e.yaml")
-    assert str(error.value).count("\n") == 0
-    assert "diagnostics.0.rewrites.0: unknown rewrite 'non'" in str(error.value)
-    with pytest.raises(ConfigError, match="cannot ask for the answer alone"):
-        conditions_of(evaluation({}), Subject(config(programs, format="repl")))

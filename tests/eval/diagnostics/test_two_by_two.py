@@ -2,16 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
-from remedy.data_gen.config import DataConfig
 from remedy.eval.checkpoint import Subject
-from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.two_by_two import CELLS, cells_table, found_cells
 from remedy.eval.evaluate import evaluate
 from remedy.eval.report.page import compose, report
-from remedy.settings import ConfigError, build
+from remedy.settings import build
 from tests.eval.made_records import made, together
 from tests.eval.test_evaluate import PERMUTATION, model_for
 
@@ -41,11 +37,3 @@ def test_a_wrong_action_and_a_lost_state_are_told_apart() -> None:
     said = dict(zip(head, row))
     assert said["First error: wrong action"] == "50 %\n15 to 85 %\n2 of 4 traces"
     assert said["First error: lost state"].endswith("1 of 4 traces")
-
-
-def test_the_program_must_be_shown_and_no_cell_is_left_out() -> None:
-    hidden = DataConfig.model_validate({**PERMUTATION.model_dump(), "context": False})
-    with pytest.raises(ConfigError, match="needs the program in the context"):
-        conditions_of(CONFIG, Subject(hidden))
-    with pytest.raises(ConfigError, match="leave forcing out"):
-        build(EvalConfig, {"diagnostics": [{"kind": "two_by_two", "forcing": ["free"]}]}, "x")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from remedy.data_gen.config import DataConfig
 from remedy.eval.checkpoint import Subject
@@ -15,12 +14,9 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.generators import http_client
 from remedy.eval.generators.backend import KEY
-from remedy.models.config import DecoderSettings
-from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.decoder_config import DecoderConfig
-from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import build
+from tests.tiny_models import small_decoder, tokenizer_for
 
 FORCINGS = ["free", "line_forced", "action_forced", "state_forced", "teacher_forced", ["context", "structure", "value"]]
 TASK = {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}
@@ -29,11 +25,8 @@ CWM = DataConfig.model_validate({"task": {**TASK, "length": 1, "answer": "none"}
 
 
 def model_for(data: DataConfig, seed: int = 0) -> tuple[Any, TraceTokenizer]:
-    kind = "symbols" if data.format == "symbolic" else "chars"
-    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
-    torch.manual_seed(seed)
-    settings = DecoderSettings(mixers=("gru", "attention"), hidden_size=16)
-    return DecoderForCausalLM(DecoderConfig.from_settings(settings, tokenizer.vocab_size)).eval(), tokenizer
+    tokenizer = tokenizer_for(data)
+    return small_decoder(tokenizer, ("gru", "attention"), seed=seed), tokenizer
 
 
 def settings_for(

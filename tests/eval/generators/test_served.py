@@ -18,8 +18,6 @@ from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
 from tests.contract_server import ContractServer
 from tests.eval.generators.serving import (
     CWM,
@@ -35,6 +33,7 @@ from tests.evaluations import assert_the_same
 from tests.launch.in_process import Ended, remedy
 from tests.mock_models import Known, Mock, mistaken
 from tests.tiny_cwm import write_tiny_cwm
+from tests.tiny_models import tokenizer_for
 
 
 def test_records_are_the_local_ones_under_every_forcing(tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_records_are_the_local_ones_under_every_forcing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [frozenset(), frozenset({Role.STATE}), frozenset({Role.ACTION})], ids=str)
 def test_what_a_model_gets_right_is_asked_for_once(wrong: frozenset[Role]) -> None:
     """Models that are right everywhere, or wrong in every state or action, in frames of text."""
-    tokenizer = build_tokenizer(TOKENIZERS["chars"].model_validate({"kind": "chars"}), CWM)
+    tokenizer = tokenizer_for(CWM)
     batch = encoded_examples(CWM, tokenizer, "test", range(3))
     truths = [truth for _, truth in batch]
     known = [

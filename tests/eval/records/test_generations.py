@@ -12,10 +12,9 @@ from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.generators import LoopGenerator
 from remedy.eval.scoring import score_batch
 from remedy.models.encoding import encoded_examples
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build
 from tests.eval.decoding.test_decoding import FORMS, Reciter
+from tests.tiny_models import tokenizer_for
 
 
 @pytest.mark.parametrize(
@@ -23,8 +22,7 @@ from tests.eval.decoding.test_decoding import FORMS, Reciter
 )
 def test_a_frame_has_the_tokens_that_the_model_wrote_of_it(form: str, forcing: str) -> None:
     data = DataConfig.model_validate(FORMS[form])
-    kind = "symbols" if form == "symbolic" else "chars"
-    tokenizer = build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+    tokenizer = tokenizer_for(data)
     diagnostic = {"kind": "programs", "forcing": [forcing], "answer_only": [False], "examples": 3}
     (condition,) = build(EvalConfig, {"diagnostics": [diagnostic]}, "x").diagnostics[0].conditions(data, "test")
     batch = encoded_examples(data, tokenizer, "test", range(3))

@@ -13,10 +13,10 @@ from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.reading import generated_places
 from remedy.eval.scoring.tokens import score_tokens
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import build
 from tests.eval.scoring.truths import true_runs
+from tests.tiny_models import tokenizer_for
 
 FORCINGS: list[Any] = [
     "free",
@@ -32,7 +32,7 @@ Made = tuple[DataConfig, TraceTokenizer, list[tuple[Example, Encoded]]]
 def made() -> Made:
     task = {"kind": "permutation", "n": 3, "moves": "swaps", "length": [2, 6], "distinct_values": True}
     data = build(DataConfig, {"task": task, "format": "symbolic", "reveal": {"spacing": 2}}, "test")
-    tokenizer = build_tokenizer(TOKENIZERS["symbols"].model_validate({"kind": "symbols"}), data)
+    tokenizer = tokenizer_for(data)
     return data, tokenizer, [(one, tokenizer.encode(one.spans)) for one in examples(data, "test", range(6))]
 
 

@@ -241,10 +241,10 @@ def test_data_and_files_are_rewritten(tmp_path: Path) -> None:
     path, code = tmp_path / "own.jsonl", "def f(s):\n    return len(s.strip())"
     path.write_text(json.dumps({"code": code, "input": "' a'"}) + "\n")
     task = {"kind": "programs", "path": str(path), "tracer": {"isolation": "trusted"}}
-    data = build(DataConfig, {"task": {**task, "rewrites": ["chains"]}}, "test")
+    data = build(DataConfig, {"task": {**task, "rewrites": ["temporaries"]}}, "test")
     example = examples(data, "all", [0])[0]
     (tmp_path / "source.py").write_text(code)
-    for rewritten in (example.program, rewrite_file(tmp_path / "source.py", ["chains"])):
+    for rewritten in (example.program, rewrite_file(tmp_path / "source.py", ["temporaries"])):
         assert "step1 = s.strip()" in rewritten
     assert example.answer == "1"
     assert (rewrites_of("none"), rewrites_of("all")) == ((), tuple(REWRITES))

@@ -25,7 +25,7 @@ from remedy.data_gen.tasks.permutation_programs import (
     session,
 )
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Guesses, Task, TokenArrays, too_few_programs
-from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
 from remedy.messages import shown
 from remedy.settings import low_high
 
@@ -117,7 +117,7 @@ class PermutationTask(Task):
     def token_arrays(
         self, split: str, indices: Sequence[int], seed: int, reveal: RevealConfig, context: bool
     ) -> TokenArrays | None:
-        if reveal.locals == "diff":  # the layout of arrays must not depend on the values
+        if reveal.locals in DIFFS:  # the layout of arrays must not depend on the values
             return None
         keys, batch = self._batch(split, np.asarray(indices, dtype=np.int64), seed)
         return batch_arrays(batch, keys, reveal, context)

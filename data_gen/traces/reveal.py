@@ -13,6 +13,8 @@ from remedy.data_gen.execution.program import UNCHANGED, Event, Frame, Value
 from remedy.settings import Settings
 
 Shown = dict[str, Value]
+DIFFS = ("diff", "changes")
+"""The contents of states that leave out what was shown before."""
 
 
 def whole_spacing(value: float) -> float:
@@ -43,9 +45,9 @@ class RevealConfig(Settings):
     at: Literal["marks"] | Annotated[float, Field(gt=0, lt=1)] | None = None
     """Where frames keep their states beside those of `spacing`. `marks`: at lines whose comments end in `# show`, each time. A share,
     such as 0.25: each line of a program is so marked with this probability, drawn for each example, and the prompt shows the marks."""
-    locals: Literal["full", "diff", "one_in_turn", "one_at_random"] = "full"
-    """The content of a state: all variables; all, with `..` for values that have not changed since they were last shown (`diff`); or
-    one variable, in turn or at random. The last state shows all."""
+    locals: Literal["full", "diff", "changes", "one_in_turn", "one_at_random"] = "full"
+    """The content of a state: all variables; all, with `..` for values that have not changed since they were last shown (`diff`); the
+    same, but no state where nothing has changed (`changes`); or one variable, in turn or at random. The last state shows all."""
     call_depth: int | None = Field(default=None, ge=0, le=1_000_000)
     """Levels of calls that are traced; deeper calls are stepped over (0: the entry point's own frames). None: all."""
     answer_only: bool = False
@@ -97,8 +99,8 @@ def reveal(
 ) -> list[Shown | None]:
     """List what each frame's STATE shows; None for a frame without one. `marked`: lines that keep theirs.
 
-    The last frame with locals always shows its state: all of it, unless `locals` is `diff` and a returned value follows
-    that says the answer. The diff follows code world models' rule: a CALL shows every value, a LINE replaces by `..`
+    The last frame with locals always shows its state: all of it, unless `locals` is `diff` or `changes` and a returned value
+    follows that says the answer. The diff follows code world models' rule: a CALL shows every value, a LINE replaces by `..`
     what equals the last shown locals, and a RETURN clears that memory while an EXCEPTION does not.
     """
     session = bool(frames) and frames[-1].locals is not None
@@ -115,8 +117,9 @@ def reveal(
         is_last, state = ordinal == with_locals - 1, frame.locals
         if not config.keeps(ordinal, with_locals - 1) and frame.line not in marked:
             shown.append(None)
-        elif config.locals == "diff" and not (session and is_last):
-            shown.append(_diff(frame, memory))
+        elif config.locals in DIFFS and not (session and is_last):
+            silent = config.locals == "changes" and frame.event is Event.LINE and not is_last and _same(state, memory)
+            shown.append(None if silent else _diff(frame, memory))
             memory = state
         elif config.locals == "full" or is_last or not state:
             shown.append(state)
@@ -137,6 +140,10 @@ def chosen_variable(config: RevealConfig, count: int, reveals: int, seed: int) -
 
 REVEAL_POSITION = 1 << 32
 """Random positions from here on choose variables, far above those a program draws from the same key."""
+
+
+def _same(state: Shown, memory: Shown) -> bool:
+    return list(state) == list(memory) and all(memory[name].text == value.text for name, value in state.items())
 
 
 def _diff(frame: Frame, memory: Shown) -> Shown:

@@ -28,7 +28,9 @@ class CostSettings(Settings):
     """Text forms of a trace."""
     spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
     """Spacings of states; `inf`: only the first and the last."""
-    locals: tuple[Literal["full", "diff", "one_in_turn"], ...] = Field(default=("full", "diff"), min_length=1)
+    locals: tuple[Literal["full", "diff", "changes", "one_in_turn"], ...] = Field(
+        default=("full", "diff"), min_length=1
+    )
     """Contents of states: all variables; all, with `..` for unchanged values (`diff`); or one variable in turn."""
     string_encodings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
     """How string values are written."""

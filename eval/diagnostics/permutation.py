@@ -11,7 +11,7 @@ from pydantic import Field
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.tasks import Task
-from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, remembering
 from remedy.eval.records.schema import MEMORY, LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
@@ -49,7 +49,7 @@ class PermutationDiagnostic(Diagnostic):
     """Numbers of commands, one condition each."""
     spacings: tuple[float, ...] = ()
     """Spacings of states, one condition each; `.inf`: only the first and the last. Empty: that of the data configuration."""
-    locals: tuple[Literal["full", "diff", "one_in_turn", "one_at_random"], ...] = ()
+    locals: tuple[Literal["full", "diff", "changes", "one_in_turn", "one_at_random"], ...] = ()
     """Contents of states, one condition each; empty: that of the data configuration."""
     repertoires: tuple[Annotated[int, Field(strict=True)], ...] = ()
     """Numbers of different commands in a program, one condition each, with a label; empty: that of the data configuration."""
@@ -90,7 +90,7 @@ class PermutationDiagnostic(Diagnostic):
 
 def horizon(length: int, reveal: RevealConfig) -> int:
     """The most commands of a program between two states that show all variables. What a diff leaves out has been shown."""
-    whole = reveal.locals in ("full", "diff") and not reveal.answer_only
+    whole = reveal.locals in ("full", *DIFFS) and not reveal.answer_only
     return int(min(reveal.spacing, length)) if whole else length
 
 

@@ -77,7 +77,7 @@ class ProgramsDiagnostic(Diagnostic):
     """Rewrites of the programs, one condition each: `none`, `all`, or one by name."""
     spacings: tuple[float, ...] = ()
     """Spacings of states; empty: that of the data configuration."""
-    locals: tuple[Literal["full", "diff"], ...] = ()
+    locals: tuple[Literal["full", "diff", "changes"], ...] = ()
     """Contents of states; empty: that of the data configuration."""
     string_encodings: tuple[EncodingName, ...] = ()
     """String encodings; empty: that of the data configuration."""

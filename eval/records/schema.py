@@ -61,7 +61,11 @@ def label(name: str, meaning: str, order: Sequence[str] = (), along: Sequence[st
 COMMON = (
     label("format", "How traces are written down: cwm, repl, symbolic, or one of your own."),
     label("string_encoding", "How string values are written.", tuple(ENCODINGS)),
-    label("locals", "Which variables a kept state shows, and how.", ("full", "diff", "one_in_turn", "one_at_random")),
+    label(
+        "locals",
+        "Which variables a kept state shows, and how.",
+        ("full", "diff", "changes", "one_in_turn", "one_at_random"),
+    ),
     label("spacing", "The state of every so many frames is kept."),
     label("answer_only", "Whether the model answers at once, without a trace."),
     label(

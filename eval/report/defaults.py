@@ -13,7 +13,7 @@ from remedy.eval.tables.sections import in_order, named, text, varying
 AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
     "rewrite": ("strings", {"characters", "fstrings"}),
     "string_encoding": ("strings", set()),
-    "locals": ("token budget", {"diff"}),
+    "locals": ("token budget", {"diff", "changes"}),
     "answer_only": ("token budget", set()),
     "spacing": ("token budget", set()),
     "forcing": ("wrong action", {"control_flow", "guided"}),

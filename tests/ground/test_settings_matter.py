@@ -56,7 +56,7 @@ OTHERS: dict[str, list[Any]] = {
     "seed": [5],
     "reveal.spacing": [3.0],
     "reveal.at": [0.5],
-    "reveal.locals": ["diff", "one_in_turn", "one_at_random"],
+    "reveal.locals": ["diff", "changes", "one_in_turn", "one_at_random"],
     "reveal.call_depth": [0],
     "reveal.answer_only": [True],
     "reveal.max_tokens": [250, 40],

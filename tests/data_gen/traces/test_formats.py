@@ -57,7 +57,7 @@ reveals = st.one_of(
     st.builds(
         RevealConfig,
         spacing=st.sampled_from([1, 2, 3, float("inf")]),
-        locals=st.sampled_from(["full", "diff", "one_in_turn", "one_at_random"]),
+        locals=st.sampled_from(["full", "diff", "changes", "one_in_turn", "one_at_random"]),
         call_depth=st.sampled_from([None, 0, 1]),
     ),
     st.just(RevealConfig(answer_only=True)),

@@ -51,6 +51,26 @@ def test_a_reader_of_the_diff_can_always_restore_the_values(trace: list[Frame], 
         memory = dict(frame.locals or {})
 
 
+@given(frames, st.sampled_from([1, 2, math.inf]))
+def test_changes_are_the_diff_without_the_states_in_which_nothing_has_changed(trace: list[Frame], every: float) -> None:
+    diff, shown = (reveal(trace, RevealConfig(spacing=every, locals=one)) for one in ("diff", "changes"))
+    last = max((number for number, frame in enumerate(trace) if frame.locals is not None), default=None)
+    memory: dict[str, Value] = {}
+    for number, (frame, whole, state) in enumerate(zip(trace, diff, shown)):
+        if frame.event is Event.RETURN:
+            memory = {}
+        if whole is None:
+            assert state is None
+        elif state is None:
+            assert frame.locals == memory
+            assert number != last
+            assert frame.event is Event.LINE
+        else:
+            assert state == whole
+            assert frame.event is Event.CALL or number == last or frame.locals != memory or list(memory) != list(state)
+            memory = frame.locals or {}
+
+
 def test_a_return_clears_the_memory_and_an_exception_does_not() -> None:
     state = {"a": Value("1", "int")}
     line = Frame(Event.LINE, 1, "l\n", state)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,25 @@ def test_every_class_has_its_rule(
     assert (record["failure"], record["value_type"]) == (failure, value_type)
     assert operation is None or record["operation"] == operation
     assert not record["right"]
+
+
+@pytest.mark.parametrize("reveal", [{"locals": "changes"}, {"spacing": float("inf"), "at": 0.5}])
+def test_states_that_a_sparse_trace_shows_are_counted_and_one_more_is_an_error(
+    programs: Path, reveal: dict[str, Any]
+) -> None:
+    data = config(programs, reveal=reveal)
+
+    def one_more(pieces: list[Any]) -> list[Any]:
+        pairs = list(pairwise(pieces))
+        at = pairs.index((Special.LINE_SEP, Special.ACTION_SEP))
+        return [*pieces[: at + 1], "{}", *pieces[at + 1 :]]
+
+    shown = sum(frame.locals is not None for frame in truth_of(data)[0].frames)
+    assert 1 < shown < scored(config(programs), list)["states"]
+    record = scored(data, list)
+    assert (record["right"], record["states"], record["state_exact"]) == (True, shown, 1)
+    record = scored(data, one_more)
+    assert (record["right"], record["first_error_role"]) == (True, "state")
 
 
 @pytest.mark.parametrize(

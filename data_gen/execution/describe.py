@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from remedy.data_gen.execution.program import Value
+from remedy.data_gen.execution.tables import array_writer, table_writer
 
 _ADDRESS = (
     r" (?:at 0x[0-9a-fA-F]+"
@@ -93,15 +94,18 @@ MOST_ATTRIBUTES, DEEPEST = 16, 4
 """Attributes of an object that are written, and levels of objects and containers in one another."""
 _HEAP_TYPE = 1 << 9
 """The flag of types that are made while Python runs, as every `class` is."""
+_INSIDE = (" object>", "array(", "\n", "Series(")
+"""One of them is in the repr of every container that holds what is written otherwise."""
 
 
-def attributes_describer() -> Callable[[Any], Value]:
+def attributes_describer(code: str = "") -> Callable[[Any], Value]:
     """Make a `describe` that writes objects of classes without a `__repr__` of their own with their attributes, `<Point x=1 y=2>`, also
-    those in lists, tuples, sets and dicts. Python's own, such as tracebacks and iterators, are written as `describe` does.
+    those in lists, tuples, sets and dicts; so are NumPy's arrays and, of a program whose `code` names it, pandas' tables (`tables.py`).
+    Python's own, such as tracebacks and iterators, are written as `describe` does.
 
     Slots come first, then other attributes in the order in which they were set; members of sets are sorted by their text, since objects
     lie in them by address. An object inside itself or below DEEPEST levels is `<Point ...>`; `...` stands for attributes after
-    MOST_ATTRIBUTES. No property is read: of the program's code only `__repr__`s run.
+    MOST_ATTRIBUTES. No property is read: of the program's code only `__repr__`s run, and what it put in place of pandas' functions.
     """
     exact_type, plain, identity, length, name_of, string = type, describe, id, len, type_name, str
     new_value, pairs, copied, in_order = tuple.__new__, dict.items, list, sorted
@@ -118,6 +122,7 @@ def attributes_describer() -> Callable[[Any], Value]:
     )
     mapping, plain_set, frozen_set, plain_tuple = dict, set, frozenset, tuple
     path: list[int] = []
+    signs = _INSIDE
 
     def attributes(value: Any, known: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
         found = []
@@ -143,12 +148,18 @@ def attributes_describer() -> Callable[[Any], Value]:
         return "".join([f" {name}={text(one)}" for name, one in found[:most]] + [" ..."] * (length(found) > most))
 
     def text(value: Any) -> str:
-        shown, kind = plain(value).text, exact_type(value)
-        if " object>" not in shown:
-            return shown
+        kind = exact_type(value)
+        write = array if is_array(kind) else table if is_table(kind) else None
+        shown = plain(value).text if write is None else ""
+        for sign in signs:
+            if sign in shown:
+                break
+        else:
+            if write is None:
+                return shown
         ends = [marks for one, marks in brackets if one is kind]
         known = []
-        if not ends:
+        if not ends and write is None:
             every = [pair for base in bases(kind)[::-1] for pair in copied(of_class(members(base)))]
             known = [(name, part) for name, part in every if exact_type(name) is string]
             if not flags(kind) & heap or mapping(known)["__repr__"] is not default:
@@ -158,9 +169,12 @@ def attributes_describer() -> Callable[[Any], Value]:
             return f"{before}{'' if ends else ' '}...{after}"
         path.append(identity(value))
         try:
-            return f"{before}{inside(value, kind, known)}{after}"
+            return f"{before}{inside(value, kind, known)}{after}" if write is None else write(value)
         finally:
             path.pop()
+
+    is_array, array = array_writer(text)
+    is_table, table = table_writer(text, code)
 
     def describe_attributes(value: Any) -> Value:
         """Write a runtime value down as `describe` does, and objects with their attributes. Raises whatever a `__repr__` raises."""

@@ -53,7 +53,7 @@ class Recorder:
         sealed: bool,
     ) -> None:
         self._program = program
-        self._describe = describing.attributes_describer() if attributes else describing.describe
+        self._describe = describing.attributes_describer(program.code) if attributes else describing.describe
         self._settrace, self._gettrace = sys.settrace, sys.gettrace
         self._most_characters = most_characters
         self._error: ProgramError | None = None

@@ -66,7 +66,8 @@ class TracerConfig(Settings):
     `__repr__`, and counted. `refuse`: the program has the outcome `repr`."""
     objects: Literal["repr", "attributes"] = "repr"
     """Objects without a `__repr__` of their own. `repr`: `<traced_program.Point object>`, as code world models do. `attributes`: with
-    their attributes, `<Point x=1 y=2>`, at most 16 of each and 4 levels; a cycle is `<Point ...>`."""
+    their attributes, `<Point x=1 y=2>`, at most 16 of each and 4 levels; a cycle is `<Point ...>`. NumPy's arrays and pandas' tables
+    are then written by shape, types and first values."""
 
     @model_validator(mode="after")
     def _in_process(self) -> TracerConfig:

@@ -1,0 +1,91 @@
+"""Text of NumPy's arrays and pandas' tables: shape, types, and the first values. Neither library is needed.
+
+An array is told by its type, which no program can make or change, and read by its C functions alone. Tables are told by pandas'
+classes, imported before the program runs, and read by its own functions, which run as they do for a table's `repr`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+MOST_VALUES, MOST_LINES = 64, 16
+"""Values of an array, and rows and columns of a table, that are written."""
+_HEAP_TYPE = 1 << 9
+_NUMBERS = (("i", "int"), ("u", "uint"), ("f", "float"), ("c", "complex"))
+
+Text = Callable[[Any], str]
+
+
+def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
+    """Make what tells the type of an array, and what writes one, `<ndarray shape=(2, 3) dtype=int64 [[1 2 3] [4 5 6]]>`; `text` writes
+    what is in it."""
+    flags, heap = type.__dict__["__flags__"].__get__, _HEAP_TYPE
+    name, module, own = type.__dict__["__name__"].__get__, type.__dict__["__module__"].__get__, object.__getattribute__
+    length, string, most, numbers = len, str, slice(0, MOST_VALUES), _NUMBERS
+
+    def is_array(kind: type) -> bool:
+        return not flags(kind) & heap and name(kind) == "ndarray" and module(kind) == "numpy"
+
+    def array(value: Any) -> str:
+        shape, dtype, first = own(value, "shape"), own(value, "dtype"), own(value, "flat")[most]
+        code, said = dtype.kind, "bool" if dtype.kind == "b" else dtype.str
+        for one, kind in numbers:
+            if code == one:
+                said = f"{kind}{8 * dtype.itemsize}"
+        # Numbers and dates as short as tells them apart; Python's own are longer.
+        left = first.astype("U").tolist() if code in "fcMm" else [text(one) for one in first.tolist()]
+        left.reverse()
+
+        def block(axis: int) -> str:
+            if axis == length(shape):
+                found: str = left.pop()
+                return found
+            parts: list[str] = []
+            for _ in range(shape[axis]):
+                parts.append(block(axis + 1) if left else "...")
+                if parts[-1] == "...":
+                    break
+            return f"[{' '.join(parts)}]"
+
+        return f"<ndarray shape={string(shape)} dtype={said} {block(0) if left else '[]'}>"
+
+    return is_array, array
+
+
+def table_writer(text: Text, code: str) -> tuple[Callable[[type], bool], Text]:
+    """Make what tells the type of a DataFrame or Series, and what writes one, `<DataFrame shape=(1, 2) columns={'a': int64, 'b': str}
+    rows={0: [1, 'x']}>`. Without `pandas` in the program's code there are none."""
+    frame, series, shape_of, types_of, place_of, rows_of, framed, length_of = _pandas(code)
+    exact_type, string, many, most, label_of = type, str, list, MOST_LINES, type.__dict__["__name__"].__get__
+
+    def is_table(kind: type) -> bool:
+        return frame is not None and (kind is frame or kind is series)
+
+    def table(value: Any) -> str:
+        kind = exact_type(value)
+        one = kind is series
+        shape, whole = (length_of(value), framed(value)) if one else (shape_of(value), value)
+        rows, columns = shape_of(whole)
+        part = place_of(whole)[:most, :most]
+        heads = [f"{text(head)}: {string(of)}" for head, of in zip(part.columns, types_of(part).tolist())]
+        cells = [line[0] if one else many(line) for line in rows_of(part, index=False, name=None)]
+        lines = [f"{text(label)}: {text(cell)}" for label, cell in zip(part.index, cells)]
+        heads += ["..."] * (columns > most)
+        lines += ["..."] * (rows > most)
+        start = f"<{label_of(kind)} shape={string(shape)}"
+        return f"{start} columns={{{', '.join(heads)}}} rows={{{', '.join(lines)}}}>"
+
+    return is_table, table
+
+
+def _pandas(code: str) -> tuple[Any, ...]:
+    """Its two classes and the functions that read them, bound before the program may replace them; None where there are none."""
+    if "pandas" in code:
+        try:
+            frame, series = (__import__("pandas").__dict__[name] for name in ("DataFrame", "Series"))
+            properties = [getattr(frame, name).fget for name in ("shape", "dtypes", "iloc")]
+            return frame, series, *properties, frame.itertuples, series.to_frame, series.shape.fget
+        except Exception:  # it is not there, or is another
+            pass
+    return (None,) * 8

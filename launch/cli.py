@@ -37,7 +37,6 @@ TOOLS = {
         "Print a model's trace of your program, frame by frame, with the model's own probability of it.",
     ),
     "harvest": ("tools", "Make programs of packages: real functions, with calls that were really made."),
-    "plan": ("tools", "Print what a training run needs of memory and time."),
     "merge": ("tools", "Write a LoRA run as one model that needs no adapters."),
     "push": ("push", "Push a model or a data set with its card to the Hugging Face hub, or show what would be."),
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),

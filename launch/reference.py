@@ -30,7 +30,6 @@ from remedy.settings import ConfigError, Settings
 
 SETTINGS = {
     "train": "remedy.train.config:RunConfig",
-    "plan": "remedy.train.config:RunConfig",
     "generate": "remedy.launch.generate:GenerateConfig",
     "evaluate": "remedy.eval.config:EvalConfig",
     "measure": "remedy.eval.costs.measure:MeasureConfig",

@@ -22,26 +22,6 @@ from remedy.launch.console import (
 from remedy.settings import UserError, load
 
 
-def plan(
-    config: Annotated[str, typer.Argument(help="YAML of a run")],
-    overrides: Overrides = None,
-    gpus: Annotated[int, typer.Option(min=1, max=100_000, help="GPUs, each with a process")] = 1,
-    gpu_memory: Annotated[float, typer.Option(min=0.001, help="memory of one GPU, in GB")] = 80.0,
-    tflops: Annotated[
-        MaybeFloat, typer.Option(min=0.001, help="peak of one GPU in TFLOP/s (default: tracking.peak_tflops)")
-    ] = None,
-    utilisation: Annotated[float, typer.Option(min=0.001, max=1, help="share of the peak that is reached")] = 0.2,
-    length: Annotated[int, typer.Option(min=0, help="tokens of a row; 0: those of some drawn rows")] = 0,
-) -> None:
-    """Print what a training run needs of memory and time; nothing is trained, and no weights are read or downloaded."""
-    from remedy.train.config import RunConfig
-
-    settings = load_one(RunConfig, config, overrides)
-    from remedy.train.footprint import print_footprint  # takes seconds
-
-    print_footprint(settings, gpus, gpu_memory, tflops, utilisation, length or None)
-
-
 def merge(
     checkpoint: Annotated[str, typer.Argument(help="the folder of a run with model.lora")],
     out: Annotated[Path, target("folder for the merged model")],

@@ -93,16 +93,15 @@ def token_cost(model: CausalLM) -> TokenCost | None:
     return mixing._replace(flops=mixing.flops + 2.0 * weights)
 
 
-def training_flops(model: CausalLM, layers_again: bool = False) -> TokenCost:
+def training_flops(model: CausalLM) -> TokenCost:
     """Operations of forward and backward: 6 for every trained weight in a product and 4 for every frozen one; three times the forward
-    pass's beside these, which is nothing where `token_cost` is not known. `layers_again`: the forward pass is computed twice
-    (gradient checkpointing). The state is the forward pass's.
+    pass's beside these, which is nothing where `token_cost` is not known. The state is the forward pass's.
     """
     weights = sum(
-        share * weight_count(parameter) * ((6.0 if parameter.requires_grad else 4.0) + (2.0 if layers_again else 0.0))
+        share * weight_count(parameter) * (6.0 if parameter.requires_grad else 4.0)
         for parameter, share in _products(model)
     )
-    mixing = (_mixing(model) or TokenCost(0.0, 0.0, 0, 0)).times(4.0 if layers_again else 3.0)
+    mixing = (_mixing(model) or TokenCost(0.0, 0.0, 0, 0)).times(3.0)
     return mixing._replace(flops=mixing.flops + weights)
 
 

@@ -38,7 +38,11 @@ def build_pretrained(
     Raises:
         UserError: the model cannot be loaded, or what is asked cannot be done here.
     """
-    refuse_divided(config, sharded)
+    if config.load_in_4bit and sharded:  # Transformers loads none
+        raise UserError(
+            "model.load_in_4bit: ZeRO-3 cannot divide weights in 4 bits over processes: set train.deepspeed.stage to 2, or "
+            "train.deepspeed to null"
+        )
     if (Path(config.name_or_path) / ADAPTER_FILE).exists():
         raise UserError(
             f"model.name_or_path: {config.name_or_path} holds adapters alone; `remedy merge` makes a model of them to go on from"
@@ -55,19 +59,6 @@ def build_pretrained(
         )
     fit_tokenizer(model, tokenizer)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
-
-
-def refuse_divided(config: PretrainedSettings, sharded: bool) -> None:
-    """Refuse weights in 4 bits under ZeRO-3 (`sharded`), where Transformers loads none: before anything is read.
-
-    Raises:
-        UserError: both are asked for.
-    """
-    if config.load_in_4bit and sharded:
-        raise UserError(
-            "model.load_in_4bit: ZeRO-3 cannot divide weights in 4 bits over processes: set train.deepspeed.stage to 2, or "
-            "train.deepspeed to null"
-        )
 
 
 def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:

@@ -146,21 +146,6 @@ class FixUniversalOptimizerState(TrainerCallback):
             group["weight_decay"] = decay
 
 
-def rows_at_once(settings: TrainSettings, world_size: int) -> int:
-    """Rows that each of so many processes computes at once.
-
-    Raises:
-        UserError: the batch cannot be divided over the processes.
-    """
-    pieces = world_size * settings.gradient_accumulation_steps
-    if settings.batch_size % pieces:
-        raise UserError(
-            f"train.batch_size ({settings.batch_size}) is not a multiple of {world_size} processes x "
-            f"train.gradient_accumulation_steps ({settings.gradient_accumulation_steps}); choose a multiple of {pieces}"
-        )
-    return settings.batch_size // pieces
-
-
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:
     """Hugging Face's arguments for a run over `world_size` processes; making them joins the process group.
 
@@ -169,7 +154,12 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
             something else than the settings.
     """
     settings = config.train
-    rows = rows_at_once(settings, world_size)
+    pieces = world_size * settings.gradient_accumulation_steps
+    if settings.batch_size % pieces:
+        raise UserError(
+            f"train.batch_size ({settings.batch_size}) is not a multiple of {world_size} processes x "
+            f"train.gradient_accumulation_steps ({settings.gradient_accumulation_steps}); choose a multiple of {pieces}"
+        )
     on_cpu = not torch.cuda.is_available()
     if on_cpu and settings.precision == "fp16":
         raise UserError("train.precision fp16 needs a CUDA device; use bf16 or fp32 here")
@@ -181,7 +171,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     arguments = TrainingArguments(
         output_dir=config.output,
         max_steps=settings.total_steps,
-        per_device_train_batch_size=rows,
+        per_device_train_batch_size=settings.batch_size // pieces,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="cosine_with_min_lr" if settings.min_lr_ratio else settings.lr_scheduler_type,

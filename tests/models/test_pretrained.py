@@ -104,6 +104,9 @@ def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: P
             build_pretrained(PretrainedSettings.model_validate(settings), tokenizer, FP32, sharded=False)
         assert says in str(failed.value)
         assert "\n" not in str(failed.value)
+    in_4bit = PretrainedSettings.model_validate({"name_or_path": cwm, "lora": {}, "load_in_4bit": True})
+    with pytest.raises(UserError, match="ZeRO-3 cannot divide weights in 4 bits"):
+        build_pretrained(in_4bit, tokenizer, FP32, sharded=True)
     with pytest.raises(UserError, match=r"no adapter_config\.json there"):
         merge(cwm, tmp_path / "out")
     adapted = tmp_path / "adapted"

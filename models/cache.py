@@ -40,15 +40,6 @@ class MixerCache(Cache):
         self.seen = max(lengths)
         self.padding = torch.tensor([self.seen - length for length in lengths]) if min(lengths) < self.seen else None
 
-    def take(self, other: MixerCache) -> None:
-        """Hold what another cache holds."""
-        self.layers, self.seen, self.padding = other.layers, other.seen, other.padding
-
-    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Hold these rows, in this order; a row may come several times."""
-        super().reorder_cache(beam_idx)
-        self.padding = None if self.padding is None else self.padding[beam_idx.to(self.padding.device)]
-
     def places(self, steps: int, device: torch.device) -> Tensor:
         """Count the tokens before each of the next in its own row: (T,), or (B, T) where rows are of different lengths."""
         places = torch.arange(self.seen, self.seen + steps, device=device)

@@ -6,7 +6,6 @@ Pre-norm blocks of a mixer and a gated MLP, RMSNorm, untied embeddings. It is a 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,10 +16,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreT
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from remedy.models.cache import MixerCache, joined
+from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS, Mixer
-from remedy.models.positions import Packing, drawn_positions, has_borders, row_starts
+from remedy.models.positions import Packing, check_places, drawn_positions, has_borders
 from remedy.models.protocol import CausalLM
 
 if TYPE_CHECKING:
@@ -150,14 +149,13 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     ) -> CausalLMOutputWithPast:
         """Logits (B, T, V), and with `labels` (B, T; -100 where not supervised) the mean loss of the supervised tokens.
 
-        `attention_mask` (B, P + T) is 0 on padding: behind a row's tokens, which causality makes of no account, or before them, as
-        Transformers pads what is written on; of such rows those of one length are read together, and no layer reads padding.
+        `attention_mask` (B, P + T) is 0 on padding, which stands behind a row's tokens, where causality makes it of no account.
         `past_key_values` carries the state of a previous call, which read P places; a call that continues one may read any number of
         tokens. `position_ids` (B, T) are the places of tokens in their own examples: where they begin again a row holds several, and
         each is read as if it stood alone.
 
         Raises:
-            ValueError: something is asked for that would not be done: padding between tokens, other positions, another cache.
+            ValueError: something is asked for that would not be done: padding before or between tokens, other positions, another cache.
         """
         if unread := sorted(key for key, value in kwargs.items() if value is not None and value is not USUAL.get(key)):
             raise ValueError(f"{', '.join(unread)}: this decoder does not take that: leave it out")
@@ -170,12 +168,8 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         if use_cache and past_key_values is None:
             past_key_values = self.new_cache()
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        starts = row_starts(attention_mask, position_ids, x, past_key_values)
-        if starts is None:
-            x = self._read(x, input_ids, attention_mask, past_key_values, position_ids)
-        else:
-            x = self._read_from(starts, x, input_ids, attention_mask, past_key_values)
-        x = self.norm(x)
+        check_places(attention_mask, position_ids, x, past_key_values)
+        x = self.norm(self._read(x, input_ids, attention_mask, past_key_values, position_ids))
         logits = self.lm_head(x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None
         if labels is not None:
@@ -188,7 +182,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _read(
         self, x: Tensor, ids: Tensor | None, mask: Tensor | None, cache: MixerCache | None, position_ids: Tensor | None
     ) -> Tensor:
-        """Run the layers on rows (B, T, D) without padding before their tokens."""
+        """Run the layers on rows (B, T, D)."""
         packing = None
         if position_ids is not None and (cache is None or not cache.seen) and has_borders(position_ids):
             if cache is not None:
@@ -208,28 +202,6 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         if cache is not None:
             cache.seen += x.shape[1]
         return x
-
-    def _read_from(
-        self, starts: list[int], x: Tensor, ids: Tensor | None, mask: Tensor | None, cache: MixerCache | None
-    ) -> Tensor:
-        """The same of rows whose tokens begin at `starts`, zero before them; the cache, which is empty, holds all rows then."""
-        assert mask is not None
-        groups = [[row for row, one in enumerate(starts) if one == start] for start in sorted(set(starts))]
-        read: list[Tensor] = []
-        caches: list[MixerCache] = []
-        for rows in groups:
-            start, own = starts[rows[0]], copy.deepcopy(cache)
-            part = self._read(
-                x[rows, start:], None if ids is None else ids[rows, start:], mask[rows, start:], own, None
-            )
-            read.append(F.pad(part, (0, 0, start, 0)))
-            caches += [own] if own is not None else []
-        order: Any = torch.tensor([row for rows in groups for row in rows], device=x.device).argsort()
-        if cache is not None:
-            lengths = [x.shape[1] - starts[row] for rows in groups for row in rows]
-            cache.take(joined(caches, lengths))
-            cache.reorder_cache(order)
-        return torch.cat(read)[order]
 
     def _positions(
         self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, steps: int

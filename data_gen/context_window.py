@@ -43,15 +43,6 @@ class Memory(Settings):
         return f"{self.frames} with open calls" if self.open_calls else str(self.frames)
 
 
-ALL = "all"
-"""How records and reports call a memory that forgets nothing."""
-
-
-def memory_name(memory: Memory | None) -> str:
-    """Name a memory in records and reports: `all`, `4` or `4 with open calls`."""
-    return ALL if memory is None else str(memory)
-
-
 class FrameEvents:
     """Tells what a frame is by its special tokens."""
 

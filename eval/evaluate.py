@@ -159,10 +159,7 @@ def _done(number: int, of: int, condition: Condition, summary: ConditionSummary)
     shown = {**condition.own_labels, "spacing": f"{labels['spacing']:g}", "forcing": labels["forcing"]}
     if labels["answer_only"]:
         shown = {**condition.own_labels, "answer": "answer only"}
-    words = [
-        value if isinstance(value, str) and key not in ("spacing", "memory") else f"{key} {value}"
-        for key, value in shown.items()
-    ]
+    words = [value if isinstance(value, str) and key != "spacing" else f"{key} {value}" for key, value in shown.items()]
     right, per_frame = summary["right"], summary["per_frame"]
     rate = f"{right['mean']:.1%}" if right is not None else "nothing could be run"
     if right is None and per_frame:

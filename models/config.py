@@ -89,11 +89,6 @@ class DecoderSettings(Settings):
     it alone, without shrinking it; of Gated DeltaNet, but for its decay."""
     state_size: int | None = Field(default=None, ge=1, le=10_000)
     """State dimension of Mamba and Mamba-2; by default as published: 16 and 128."""
-    output_gate: bool | None = None
-    """Output gate of delta-rule mixers; by default as published: in Gated DeltaNet and DeltaProduct, not in DeltaNet."""
-    expand_v: int | None = Field(default=None, ge=1, le=100)
-    """Width of values over width of keys in delta-rule mixers; by default as published: 2 in Gated DeltaNet and DeltaProduct, 1 in
-    DeltaNet."""
     num_householder: int = Field(default=2, ge=1, le=100)
     """Steps of the delta rule that DeltaProduct takes for each token."""
     initializer_range: float | None = Field(default=None, gt=0, le=100)

@@ -24,8 +24,6 @@ class DecoderConfig(PretrainedConfig):
     window: int | list[int | None] | tuple[int | None, ...] | None = None
     qk_norm: bool = False
     short_convolution: bool | None = None
-    output_gate: bool | None = False
-    expand_v: int | None = 1
     position_range: int = 2048
     position_capacity: int = 512
     vocab_size: int = 32

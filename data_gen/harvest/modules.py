@@ -127,25 +127,6 @@ def bound(statement: ast.stmt) -> set[str]:
     return found
 
 
-def reached(source: str, body: str) -> str:
-    """The statements of a module that bind what the body names, and what those name, in their order."""
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError:  # a form of import that was not understood; the outcome says it
-        return source
-    binds, names = [bound(node) for node in statements], [_names(node) for node in statements]
-    wanted, kept = _names(ast.parse(body)), set[int]()
-    while more := {at for at, found in enumerate(binds) if found & wanted} - kept:
-        kept |= more
-        wanted = wanted.union(*(names[at] for at in more))
-    lines = source.split("\n")
-    found: list[str] = []
-    for at, node in enumerate(statements):
-        if at in kept or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
-            found += lines[first_line(node) - 1 : node.end_lineno]
-    return "\n".join(found) + "\n"
-
-
 def imports(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
     """The imports anywhere in nodes."""
     for node in nodes:

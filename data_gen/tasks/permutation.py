@@ -42,7 +42,7 @@ class PermutationTask(Task):
     n: int = Field(default=5, ge=3, le=8)
     """Number of variables."""
     moves: Moves = "full"
-    """The commands: swaps of two variables, cycles of three, or permutations of all."""
+    """The commands: swaps of two variables, or permutations of all."""
     length: int | tuple[int, int] = 16
     """Commands of a program, fixed or drawn from [low, high]."""
     repertoire: int | tuple[int, int] | None = None

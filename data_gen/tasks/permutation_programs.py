@@ -25,7 +25,7 @@ _LENGTH, _VALUES, _SIZE, _MOVES, _REPERTOIRE = 0, 1, 11, 16, 1 << 20  # first ra
 PUBLISHED_DOCSTRING = '"""Execute the REPL trace operations."""'
 
 Ints = npt.NDArray[np.int64]
-Moves = Literal["swaps", "three_cycles", "full"]
+Moves = Literal["swaps", "full"]
 Answer = Literal["string", "print", "none"]
 
 
@@ -33,18 +33,15 @@ Answer = Literal["string", "print", "none"]
 def move_table(n: int, kind: Moves) -> Ints:
     """All moves as index arrays, in lexicographic order; shape (M, n). New value i is old value `table[m, i]`.
 
-    M is n(n-1)/2 swaps, n(n-1)(n-2)/3 three-cycles, or all n! permutations.
+    M is n(n-1)/2 swaps, or all n! permutations.
     """
     if kind == "full":
         return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
     rows = []
-    for chosen in itertools.combinations(range(n), 2 if kind == "swaps" else 3):
-        rotations = [chosen[1:] + chosen[:1]] if kind == "swaps" else [chosen[1:] + chosen[:1], chosen[2:] + chosen[:2]]
-        for sources in rotations:
-            row = list(range(n))
-            for target, source in zip(chosen, sources):
-                row[target] = source
-            rows.append(row)
+    for a, b in itertools.combinations(range(n), 2):
+        row = list(range(n))
+        row[a], row[b] = b, a
+        rows.append(row)
     return np.array(sorted(rows), dtype=np.int64)
 
 
@@ -110,7 +107,7 @@ def _between(bounds: tuple[int, int], keys: rng.U64, position: int) -> Ints:
 def content_hash(batch: PermutationBatch, values: bool = True) -> rng.U64:
     """64-bit hash of each program: the same for every spacing, format and encoding it is written in. Without `values` of its commands
     alone, whatever digits they start from. Shape (B,)."""
-    kinds = {"swaps": 1, "three_cycles": 2, "full": 3}
+    kinds = {"swaps": 1, "full": 3}
     state = np.full(len(batch.lengths), rng.mix(batch.n * 7 + kinds[batch.kind]), dtype=np.uint64)
     for column in range(batch.n if values else 0):
         state = rng.mix_array(state + batch.values[:, column].astype(np.uint64) + np.uint64(1))
@@ -195,8 +192,8 @@ def reachable(n: int, kind: Moves, steps: int) -> Ints:
     for step in range(steps):
         if len(found) == len(table) and kind == "full":
             break
-        if len(found) == factorial(n) // 2:  # all of one parity: swaps go to the other and back, three-cycles stay
-            return found[:, table[0]] if kind == "swaps" and (steps - step) % 2 else found
+        if len(found) == factorial(n) // 2:  # all of one parity: swaps go to the other and back
+            return found[:, table[0]] if (steps - step) % 2 else found
         made = found[:, table].reshape(-1, n)
         found = made[np.unique(made @ (8 ** np.arange(n)), return_index=True)[1]]
     return found

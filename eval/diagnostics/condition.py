@@ -10,14 +10,13 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.context_window import Memory, memory_name
 from remedy.data_gen.roles import Role
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.constraints import check_data
 from remedy.eval.decoding.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
 from remedy.eval.records.folder import condition_name
-from remedy.eval.records.schema import AT, MEMORY, Label, LabelValue
+from remedy.eval.records.schema import AT, Label, LabelValue
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.tables.sections import Published, Section
 from remedy.registry import Registry
@@ -133,36 +132,6 @@ class Diagnostic(Settings, ABC):
             check_data(constraint, data)
         return Condition(
             diagnostic=self.kind, data=data, forcing=forcing, examples=examples, split=split, own_labels=labels
-        )
-
-
-def remembering(
-    kind: str, data: DataConfig, memories: Sequence[Memory | None]
-) -> list[tuple[DataConfig, dict[str, LabelValue]]]:
-    """The data under each of a diagnostic's memories, with the label that says it; as it is and without one if there are none.
-
-    Raises:
-        ConfigError: one is there twice, does not fit the format, or may have no state in sight.
-    """
-    names = [memory_name(memory) for memory in memories]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"diagnostic {kind}: memories has {twice} twice: remove one")
-    where = f"diagnostic {kind}"
-    for memory in memories:
-        if memory != data.memory:
-            refuse_blind(memory, data, f"{where}: ")
-    if not memories:
-        return [(data, {})]
-    changed = [data.changed({"memory": one and one.model_dump()}, where) for one in memories]
-    return [(one, {MEMORY.name: name}) for one, name in zip(changed, names)]
-
-
-def refuse_blind(memory: Memory | None, data: DataConfig, where: str = "") -> None:
-    """Raises a ConfigError for a memory that may have no state in sight."""
-    if memory is not None and memory.frames < data.reveal.spacing:
-        raise ConfigError(
-            f"{where}memory {memory}: with a state in every {data.reveal.spacing:g} frames (data.reveal.spacing) none may be in sight: "
-            "give more, or states more often"
         )
 
 

@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.context_window import Memory
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, remembering
-from remedy.eval.records.schema import MEMORY, LabelValue, label
+from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
+from remedy.eval.records.schema import LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import BAR
 from remedy.eval.tables.sections import Rows, Section, in_order, text, title, varying
@@ -39,9 +38,8 @@ class PermutationDiagnostic(Diagnostic):
     """Final-state accuracy by horizon and forcing."""
 
     title = "Permutation programs"
-    labels = (LENGTH, HORIZON, REPERTOIRE, MEMORY)
+    labels = (LENGTH, HORIZON, REPERTOIRE)
     axis = "horizon"
-    compared = ("memory",)
 
     kind: Literal["permutation"] = "permutation"
     """The diagnostic."""
@@ -53,9 +51,6 @@ class PermutationDiagnostic(Diagnostic):
     """Contents of states, one condition each; empty: that of the data configuration."""
     repertoires: tuple[Annotated[int, Field(strict=True)], ...] = ()
     """Numbers of different commands in a program, one condition each, with a label; empty: that of the data configuration."""
-    memories: tuple[Memory | None, ...] = ()
-    """Memories (`data.memory`), one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: that of the data
-    configuration. A checkpoint has no practice with another memory than it was trained with."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
     """Programs per condition."""
 
@@ -74,11 +69,9 @@ class PermutationDiagnostic(Diagnostic):
                 **{f"task.{name}": one for name, one in own.items()},
             }
             revealed = data.changed(settings, "diagnostic permutation")
-            for (seen, memory), length in itertools.product(
-                remembering(self.kind, revealed, self.memories), self.lengths
-            ):
-                changed = seen.changed({"task.length": length}, "diagnostic permutation")
-                labels = {"length": length, "horizon": horizon(length, changed.reveal), **own, **memory}
+            for length in self.lengths:
+                changed = revealed.changed({"task.length": length}, "diagnostic permutation")
+                labels = {"length": length, "horizon": horizon(length, changed.reveal), **own}
                 found += [self.condition(changed, forcing, self.examples, split, **labels) for forcing in self.forcing]
         return found
 

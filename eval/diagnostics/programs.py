@@ -9,14 +9,13 @@ from typing import Annotated, Literal
 from pydantic import Field, SerializeAsAny, model_validator
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.context_window import Memory
 from remedy.data_gen.rewrites import REWRITES, Rewriting, rewrites_of
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding.forcings import Forcing
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent, remembering
-from remedy.eval.records.schema import MEMORY, label
+from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
+from remedy.eval.records.schema import label
 from remedy.eval.tables.sections import Published
 from remedy.registry import by_kind
 
@@ -59,8 +58,8 @@ class ProgramsDiagnostic(Diagnostic):
     """Programs of any task, as written and under rewrites, by how traces are written and decoded."""
 
     title = "Traced programs"
-    labels = (BENCHMARK, REWRITE, MEMORY)
-    compared = ("rewrite", "spacing", "locals", "string_encoding", "memory", "answer_only")
+    labels = (BENCHMARK, REWRITE)
+    compared = ("rewrite", "spacing", "locals", "string_encoding", "answer_only")
     published = (CWM_32B,)
 
     kind: Literal["programs"] = "programs"
@@ -81,16 +80,13 @@ class ProgramsDiagnostic(Diagnostic):
     """Contents of states; empty: that of the data configuration."""
     string_encodings: tuple[EncodingName, ...] = ()
     """String encodings; empty: that of the data configuration."""
-    memories: tuple[Memory | None, ...] = ()
-    """Memories (`data.memory`), one condition each, with a label: `[null, 4, {frames: 4, open_calls: true}]`; empty: that of the data
-    configuration. A checkpoint has no practice with another memory than it was trained with."""
     examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
     """Number of programs per source, the first ones; by default all, or 100 generated ones."""
 
     @model_validator(mode="after")
     def _something_to_do(self) -> ProgramsDiagnostic:
         if self.answer_only == (True,):
-            for name, neutral in (("forcing", _FORCING), ("spacings", ()), ("locals", ()), ("memories", ())):
+            for name, neutral in (("forcing", _FORCING), ("spacings", ()), ("locals", ())):
                 if getattr(self, name) != neutral:
                     raise ValueError(f"{name} does nothing with answer_only: [true]: remove it")
         return self
@@ -107,11 +103,7 @@ class ProgramsDiagnostic(Diagnostic):
                     seen = {"memory": None} if reveal.answer_only else {}
                     changed = data.changed({**changes, **seen, "reveal": reveal.model_dump()}, "diagnostic programs")
                     labels = {"benchmark": source.name, "rewrite": rewrite}
-                    memories = self.memories[:1] and (None,) if reveal.answer_only else self.memories
-                    found += [
-                        self.condition(remembered, forcing, count, from_split, **labels, **memory)
-                        for remembered, memory in remembering(self.kind, changed, memories)
-                    ]
+                    found.append(self.condition(changed, forcing, count, from_split, **labels))
         return found
 
     def _reveals(self, data: DataConfig) -> Iterator[tuple[RevealConfig, Forcing]]:

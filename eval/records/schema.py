@@ -15,7 +15,6 @@ import pandas as pd
 import pyarrow as pa
 
 from remedy.checksums import read_table, write_table
-from remedy.data_gen.context_window import ALL
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.records.failures import UNTRACED
@@ -81,13 +80,6 @@ AT = label(
     "at",
     "Where states are kept beside those of the spacing: at a program's own marks, or at a share of its lines. Of conditions that "
     "mark any.",
-    asked=True,
-)
-MEMORY = label(
-    "memory",
-    "Which frames a model still sees before the one that it writes: all, the last so many, or these and where open calls stand. Of "
-    "conditions that are compared by it.",
-    (ALL,),
     asked=True,
 )
 

@@ -82,7 +82,7 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
         for one in others:
             before, after = first["labels"], one["labels"]
             # Without a trace, there are no states that spacing and locals could say anything of.
-            void = {"spacing", "locals", "memory"} if after["answer_only"] else set()
+            void = {"spacing", "locals"} if after["answer_only"] else set()
             changed = [name for name in compared if name not in void and before.get(name) != after.get(name)]
             if len(changed) == 1:
                 label, value = changed[0], after[changed[0]]

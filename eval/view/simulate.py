@@ -24,7 +24,6 @@ from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.guided import GuidedGrammar
 from remedy.eval.decoding.protocol import TokenListener, ignore_token
-from remedy.eval.diagnostics.condition import refuse_blind
 from remedy.eval.generators import Generator, LocalGenerator, Request, ServedGenerator, Writing, Written
 from remedy.eval.generators.backend import Backend
 from remedy.eval.records.generations import Generation, generation
@@ -130,8 +129,15 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
             f"data.format {data.format}: has no end of its own, so that nothing can be written freely in it: simulate with a model "
             "of another format"
         )
-    if any(key.split(".")[0] == "memory" for key in changes):
-        refuse_blind(data.memory, data)
+    if (
+        any(key.split(".")[0] == "memory" for key in changes)
+        and data.memory
+        and data.memory.frames < data.reveal.spacing
+    ):
+        raise ConfigError(
+            f"data.memory {data.memory}: with a state in every {data.reveal.spacing:g} frames (data.reveal.spacing) none may be in "
+            "sight: give more, or states more often"
+        )
     return data
 
 

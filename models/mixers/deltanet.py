@@ -234,17 +234,19 @@ class DeltaNet(Mixer):
     """Short convolution, L2-normalised keys and queries, the delta rule, a per-head RMSNorm on the output, and where there is an
     output gate its SiLU times that."""
 
-    uses = frozenset({"num_attention_heads", "eigenvalues", "output_gate", "expand_v", "short_convolution"})
-    published = {"output_gate": False, "expand_v": 1, "short_convolution": True}
+    uses = frozenset({"num_attention_heads", "eigenvalues", "short_convolution"})
+    published = {"short_convolution": True}
     eigenvalues = "signed"
     ranges = ("positive", "signed", "closed")
     gated: ClassVar[bool] = False
     """Whether the transition decays."""
+    wide: ClassVar[bool] = False
+    """Whether values are twice as wide as keys, and the output is gated."""
 
     def __init__(self, config: DecoderConfig, layer: int, num_householder: int = 1) -> None:
         super().__init__(config, layer)
         width = config.hidden_size
-        value_width = width * self.setting(config, "expand_v")
+        value_width = (2 if self.wide else 1) * width
         self.heads = config.num_attention_heads
         self.num_householder = num_householder
         self.head_dims = (width // self.heads, value_width // self.heads)
@@ -264,7 +266,7 @@ class DeltaNet(Mixer):
             self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
         self.out_norm = nn.RMSNorm(self.head_dims[1], eps=config.rms_norm_eps)
         self.out_proj = nn.Linear(value_width, width, bias=False)
-        self.gate_proj = nn.Linear(width, value_width, bias=False) if self.setting(config, "output_gate") else None
+        self.gate_proj = nn.Linear(width, value_width, bias=False) if self.wide else None
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
         batch, steps, _ = x.shape
@@ -314,8 +316,7 @@ class DeltaNet(Mixer):
 class GatedDeltaNet(DeltaNet):
     """DeltaNet whose state decays before each step."""
 
-    published = {"output_gate": True, "expand_v": 2, "short_convolution": True}
-    gated = True
+    gated = wide = True
     undecayed = frozenset({"A_log"})
 
 
@@ -324,7 +325,7 @@ class DeltaProduct(DeltaNet):
     """DeltaNet with several Householder steps for each token."""
 
     uses = DeltaNet.uses | {"num_householder"}
-    published = {"output_gate": True, "expand_v": 2, "short_convolution": True}
+    wide = True
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer, config.num_householder)

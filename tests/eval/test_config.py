@@ -25,12 +25,12 @@ DATA: dict[str, dict[str, Any]] = {
     "programs": {"task": PROGRAMS},
 }
 CHANGES: dict[str, dict[str, Any]] = {
-    "permutation": {"lengths": [3], "spacings": [2], "locals": ["one_in_turn"], "repertoires": [2], "memories": [None],
+    "permutation": {"lengths": [3], "spacings": [2], "locals": ["one_in_turn"], "repertoires": [2],
                     "forcing": ["action_forced"], "examples": 7},
     "composition": {"families": ["lists"], "functions": ["mirror_str"], "depths": [2], "forms": ["nested"],
                     "forcing": ["action_forced"], "examples": 7},
     "programs": {"sources": [{"path": "examples"}], "forcing": ["free"], "answer_only": [False], "rewrites": ["all"], "spacings": [2],
-                 "locals": ["diff"], "string_encodings": ["spaced"], "memories": [4], "examples": 1},
+                 "locals": ["diff"], "string_encodings": ["spaced"], "examples": 1},
 }  # fmt: skip
 """For every field of every diagnostic, a value that changes what is evaluated."""
 

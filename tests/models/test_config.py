@@ -42,8 +42,6 @@ CHANGES: dict[str, list[Any]] = {
     "short_convolution": [True, False],
     "eigenvalues": ["signed", "positive", "closed"],
     "state_size": [8],
-    "output_gate": [True, False],
-    "expand_v": [1, 2],
     "num_householder": [3],
     "initializer_range": [0.5],
     "match": [{"of": "parameters", "to": ["lstm"]}, {"of": "parameters", "to": ["attention"]}],
@@ -90,7 +88,7 @@ def test_every_field_of_a_decoder_changes_it_or_is_refused() -> None:
 @pytest.mark.parametrize(
     ("section", "says"),
     [
-        ({"mixers": ["mamba"], "output_gate": True}, "it is for deltanet, gated_deltanet, deltaproduct: remove it"),
+        ({"mixers": ["mamba"], "num_householder": 3}, "it is for deltaproduct: remove it"),
         ({"window": [8, 8, 4]}, "window has 3 entries, and there are only 2 layers"),
         ({"mixers": ["deltanet", "attention"], "window": [8, None]}, "window.0 (8) does nothing"),
         ({"mixers": ["gru", "attention"], "positions": [None, None]}, "positions.1 is null and falls on attention"),

@@ -23,29 +23,6 @@ def test_every_length_under_every_spacing_and_forcing() -> None:
     assert [c.labels["length"] for c in conditions] == [c.data.task.model_dump()["length"] for c in conditions]
 
 
-def test_conditions_by_memory_are_labelled_and_what_cannot_be_remembered_is_refused() -> None:
-    data = DATA.changed({"format": "cwm_numbered", "memory": 3})
-    settings = {"lengths": [3, 5], "memories": [None, 3, {"frames": 2, "open_calls": True}]}
-    conditions = DIAGNOSTICS["permutation"].model_validate(settings).conditions(data, "test")
-    assert [(c.labels["memory"], c.labels["length"]) for c in conditions] == [
-        (name, n) for name in ("all", "3", "2 with open calls") for n in (3, 5)
-    ]
-    assert [str(c.data.memory) for c in conditions[::2]] == ["None", "3", "2 with open calls"]
-    assert len({c.slug for c in conditions}) == len(conditions)
-    (own,) = DIAGNOSTICS["permutation"].model_validate({"lengths": [3]}).conditions(data, "test")
-    assert own.data.memory == data.memory
-    assert "memory" not in own.labels
-    for refused, says in (
-        ({"memories": [3, 3]}, "memories has 3 twice"),
-        ({"memories": [2], "spacings": [4]}, "memory 2: with a state in every 4 frames"),
-    ):
-        with pytest.raises(ConfigError, match=says):
-            DIAGNOSTICS["permutation"].model_validate(refused).conditions(data, "test")
-    symbolic = data.changed({"format": "symbolic"})
-    with pytest.raises(ConfigError, match=r"memory\.open_calls: the symbolic format writes no events"):
-        DIAGNOSTICS["permutation"].model_validate(settings).conditions(symbolic, "test")
-
-
 def test_conditions_of_marked_lines_say_so() -> None:
     marked = DATA.changed({"reveal.spacing": math.inf, "reveal.at": 0.25})
     (found,) = DIAGNOSTICS["permutation"].model_validate({"lengths": [3]}).conditions(marked, "test")

@@ -207,7 +207,7 @@ def matrix(name: str, forcings: Sequence[Any] = FORCINGS, examples: int = 1) -> 
             empty = any(frame.locals == {} for example, _ in batch for frame in example.frames)
             rates = {what: summary["per_frame"].get(what) for what in ("states", "actions", "returns")}
             found = {"right": summary["right"], **rates}
-            said = {what: None if one is None else one["mean"] for what, one in found.items()}
+            said = {what: None if one is None else one.mean for what, one in found.items()}
             must = expected(condition, kind, summary, roles, in_state, empty)
             yield Line(name, forcing_name(condition.forcing), kind.name, said, must)
 
@@ -255,7 +255,7 @@ def expected(
             return None
         if lost or not part & wrong:
             return 0.0 if lost else 1.0
-        return 1 - summary["examples"] / summary["per_frame"]["actions"]["size"] if kind.once else 0.0
+        return 1 - summary["examples"] / summary["per_frame"]["actions"].size if kind.once else 0.0
 
     # Wrong everywhere is wrong in separators too, and a wrong state of no variables is none: what is then written freely cannot be
     # read. An exception in place of a return is another answer, and its value not the returned one.

@@ -117,7 +117,7 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
         lines.setdefault((one["run"], *(one["labels"].get(name, "") for name in names)), []).append(one)
     found: list[SolvedHorizon] = []
     for (run, *values), line in lines.items():
-        missed = {int(one["labels"][AXIS]) for one in line if one["right"] and one["right"]["low"] < BAR}
+        missed = {int(one["labels"][AXIS]) for one in line if one["right"] and one["right"].low < BAR}
         tested = sorted({int(one["labels"][AXIS]) for one in line})
         solved = max((at for at in tested if at not in missed), default=None)
         below = [at for at in sorted(missed) if solved is not None and at < solved]

@@ -14,8 +14,8 @@ from remedy.data_gen.tasks import Task
 from remedy.eval.decoding.forcings import Forcing
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
 from remedy.eval.records import baselines
-from remedy.eval.records.summary import ConditionSummary, Interval, as_interval
-from remedy.eval.stats import mean, rate
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.stats import Estimate, mean, rate
 from remedy.eval.tables.sections import WITHOUT, Rows, Section, constant, in_order, interval, named, percent, telling
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Found(NamedTuple):
     runs: list[ConditionSummary]
     rows: pd.DataFrame
 
-    def rates(self, kind: str) -> list[Interval]:
+    def rates(self, kind: str) -> list[Estimate]:
         """The rate per frame of each run; none where all of the kind was fed."""
         return [run["per_frame"][kind] for run in self.runs if kind in run["per_frame"]]
 
@@ -144,12 +144,12 @@ def cells_table(cells: Sequence[Found]) -> Rows:
     return table
 
 
-def _said(rates: Sequence[Interval]) -> str:
+def _said(rates: Sequence[Estimate]) -> str:
     """A rate with its interval; of several seeds, their mean with that over seeds, and each in small print."""
     if len(rates) < 2:
         return percent(rates[0] if rates else None)
-    found = mean([one["mean"] for one in rates])
-    each = ", ".join(f"{100 * one['mean']:.0f}" for one in rates)
+    found = mean([one.mean for one in rates])
+    each = ", ".join(f"{100 * one.mean:.0f}" for one in rates)
     return f"{100 * found.mean:.0f} %\n{interval(found.low, found.high)}\nseeds {each} %"
 
 
@@ -159,7 +159,7 @@ def _share(cell: Found, outcomes: pd.Series) -> str:
         return ""
     runs = outcomes.groupby(cell.rows["run"], sort=False)
     rates = [rate(one.tolist(), cell.rows["cluster"][one.index].tolist()) for _, one in runs]
-    return f"{_said([as_interval(one) for one in rates])}\n{outcomes.sum()} of {len(outcomes)} traces"
+    return f"{_said(rates)}\n{outcomes.sum()} of {len(outcomes)} traces"
 
 
 def cells_figure(cells: Sequence[Found]) -> Figure:
@@ -181,12 +181,12 @@ def cells_figure(cells: Sequence[Found]) -> Figure:
             number = names.index(cell.name)
             at = places[cell.forcing][0] + (number - (len(names) - 1) / 2) * width
             colour = COLOURS[number % len(COLOURS)]
-            height = sum(one["mean"] for one in rates) / len(rates)
+            height = sum(one.mean for one in rates) / len(rates)
             panel.bar([at], [height], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
             for place, one in enumerate(rates):
                 beside = at + (place - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
-                ends = [[one["mean"] - one["low"]], [one["high"] - one["mean"]]]
-                panel.errorbar([beside], [one["mean"]], yerr=ends, fmt="o", ms=3, color="black", lw=1)
+                ends = [[one.mean - one.low], [one.high - one.mean]]
+                panel.errorbar([beside], [one.mean], yerr=ends, fmt="o", ms=3, color="black", lw=1)
         panel.set_xticks([place for place, _ in places.values()], [name for _, name in places.values()])
         plotting.rates(panel)
         panel.set(title=f"{kind} right, per frame")

@@ -36,7 +36,7 @@ def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, fl
 def of_condition(condition: ConditionSummary) -> list[str]:
     """Say what would mislead in the rate of one condition."""
     right = condition["right"]
-    return remarks([condition], right and (right["mean"], right["low"], right["high"]))
+    return remarks([condition], right and (right.mean, right.low, right.high))
 
 
 def untrained(training: Mapping[str, Any] | None, new_tokens: int) -> str:

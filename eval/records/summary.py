@@ -15,16 +15,6 @@ from remedy.eval.records.schema import TRACE_COLUMNS, LabelValue, answered, labe
 from remedy.eval.stats import Estimate, mean, pooled, rate
 
 
-class Interval(TypedDict):
-    """An `Estimate` as JSON holds it, with its 95 % interval over clusters."""
-
-    mean: float
-    low: float
-    high: float
-    size: int
-    effective: float
-
-
 class ConditionSummary(TypedDict):
     """One condition of one run, over its examples that could be traced."""
 
@@ -46,12 +36,12 @@ class ConditionSummary(TypedDict):
     """How many clusters they are drawn in."""
     untraced: dict[str, int]
     """Programs left out since they could not be run, by outcome."""
-    right: Interval | None
+    right: Estimate | None
     """Share of right answers, with a Wilson interval over clusters; None if nothing was scored, or answers are not the model's, since
     what they are read from was fed."""
     baselines: Baselines
     """What would be right without a model."""
-    valid_format: Interval | None
+    valid_format: Estimate | None
     """Share of traces that read as traces."""
     truncated: float
     """Share cut by a limit on tokens."""
@@ -61,17 +51,17 @@ class ConditionSummary(TypedDict):
     """Mean tokens that the model wrote."""
     read_tokens: float
     """Mean tokens that it had to read for that, without guesses."""
-    state_exact: Interval | None
+    state_exact: Estimate | None
     """Mean share of exact states, with a t interval; None if no state is shown, or all are fed. So with the next four."""
-    action_exact: Interval | None
+    action_exact: Estimate | None
     """Mean share of exact actions."""
-    value_exact: Interval | None
+    value_exact: Estimate | None
     """Mean share of values that are returned or raised."""
-    key_match: Interval | None
+    key_match: Estimate | None
     """Mean share of variables shown."""
-    key_value_match: Interval | None
+    key_value_match: Estimate | None
     """Mean share of variables shown with their values."""
-    per_frame: dict[str, Interval]
+    per_frame: dict[str, Estimate]
     """Shares of all `states`, `actions` and `returns` of the traces that are right, with a Wilson interval over clusters; not of what
     was fed. Where states are fed, they are right given the true past."""
     failures: dict[str, int]
@@ -99,7 +89,14 @@ def write_summary(
 ) -> None:
     """Write an evaluation's summary, the whole file or none of it. `evaluation`: whose it is, by its digest. `headlines`: what is
     said of several conditions together, for whoever reads the file."""
-    write_json(path, {"run": run, "evaluation": evaluation, **headlines, "conditions": conditions})
+    write_json(path, {"run": run, "evaluation": evaluation, **headlines, "conditions": [*map(_as_json, conditions)]})
+
+
+def _as_json(value: Any) -> Any:
+    """A value with each estimate as a mapping."""
+    if isinstance(value, Estimate):
+        return value._asdict()
+    return {key: _as_json(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
@@ -127,7 +124,7 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
     }
 
 
-def _per_frame(rows: pd.DataFrame) -> dict[str, Interval]:
+def _per_frame(rows: pd.DataFrame) -> dict[str, Estimate]:
     found = {}
     for of, share in PER_FRAME.items():
         judged = rows[rows[share].notna() & (rows[of] > 0)]
@@ -136,25 +133,20 @@ def _per_frame(rows: pd.DataFrame) -> dict[str, Interval]:
     return found
 
 
-def rate_of(rows: pd.DataFrame, column: str) -> Interval | None:
+def rate_of(rows: pd.DataFrame, column: str) -> Estimate | None:
     """The rate of a column of truth values; None of no rows."""
-    return as_interval(rate(rows[column].astype(bool).tolist(), rows["cluster"].tolist())) if len(rows) else None
+    return rate(rows[column].astype(bool).tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
-def share_of(rows: pd.DataFrame, column: str) -> Interval | None:
+def share_of(rows: pd.DataFrame, column: str) -> Estimate | None:
     """The mean of a column of shares, of the rows that have one; None of none."""
     rows = rows[rows[column].notna()]
-    return as_interval(mean(rows[column].tolist(), rows["cluster"].tolist())) if len(rows) else None
+    return mean(rows[column].tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
-def pooled_of(right: pd.Series, of: pd.Series, clusters: pd.Series) -> Interval:
+def pooled_of(right: pd.Series, of: pd.Series, clusters: pd.Series) -> Estimate:
     """The share of steps that are right, by their counts in each example."""
-    return as_interval(pooled(right.astype(int).tolist(), of.tolist(), clusters.tolist()))
-
-
-def as_interval(found: Estimate) -> Interval:
-    """An estimate as summaries hold it."""
-    return Interval(mean=found.mean, low=found.low, high=found.high, size=found.size, effective=found.effective)
+    return pooled(right.astype(int).tolist(), of.tolist(), clusters.tolist())
 
 
 def counts(values: pd.Series) -> dict[str, int]:

@@ -12,13 +12,14 @@ from remedy.checksums import digest_of
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.folder import SUMMARY, read_request
 from remedy.eval.records.remarks import of_condition
-from remedy.eval.records.summary import ConditionSummary, Interval
+from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.defaults import default_comparisons, diagnoses
 from remedy.eval.report.fairness import judged
 from remedy.eval.report.reading import Evaluations, find, read_evaluations
 from remedy.eval.report.runs import losses
 from remedy.eval.report.verdicts import decide
 from remedy.eval.report.wording import headline
+from remedy.eval.stats import Estimate
 from remedy.eval.tables.sections import constant, interval, named, places, varying
 from remedy.messages import one_line
 from remedy.models.card import cell
@@ -60,8 +61,8 @@ def results_of(directories: Sequence[Path], weights: str) -> Results:
     for one in found.conditions:
         about = ", ".join(filter(None, [one["diagnostic"], named(one["labels"], names)]))
         for what, rate in _rates(one).items():
-            ends = rate["low"], rate["high"]
-            shown = f"{100 * rate['mean']:.{places(*ends)}f} %", interval(*ends), "; ".join(of_condition(one))
+            ends = rate.low, rate.high
+            shown = f"{100 * rate.mean:.{places(*ends)}f} %", interval(*ends), "; ".join(of_condition(one))
             rows.append([about, what, f"{one['programs']:,}", *shown])
             metadata.append(_for_the_hub(one, what, rate))
     mine = {one["diagnostic"] for one in found.conditions}
@@ -76,7 +77,7 @@ def results_of(directories: Sequence[Path], weights: str) -> Results:
     return Results(metadata, "\n\n".join(filter(None, parts)))
 
 
-def _rates(condition: ConditionSummary) -> dict[str, Interval]:
+def _rates(condition: ConditionSummary) -> dict[str, Estimate]:
     if condition["right"] is not None:
         return {"right answers": condition["right"]}
     return {OF[of]: rate for of, rate in condition["per_frame"].items()}
@@ -95,8 +96,8 @@ def _verdicts(found: Evaluations) -> list[str]:
     )
 
 
-def _for_the_hub(one: ConditionSummary, what: str, rate: Interval) -> EvalResult:
-    ends = f"95 % interval {rate['low']:.4f} to {rate['high']:.4f}"
+def _for_the_hub(one: ConditionSummary, what: str, rate: Estimate) -> EvalResult:
+    ends = f"95 % interval {rate.low:.4f} to {rate.high:.4f}"
     return EvalResult(
         task_type="text-generation",
         task_name="prediction of program traces",
@@ -105,5 +106,5 @@ def _for_the_hub(one: ConditionSummary, what: str, rate: Interval) -> EvalResult
         dataset_config=one_line(one["condition"]),
         metric_type="accuracy",
         metric_name=f"{what} ({ends}, {one['programs']} programs)",
-        metric_value=round(rate["mean"], 4),
+        metric_value=round(rate.mean, 4),
     )

@@ -10,10 +10,11 @@ import pandas as pd
 from remedy.data_gen.roles import Role
 from remedy.eval.records.failures import Failure, WrongAction
 from remedy.eval.records.schema import OUT_OF
-from remedy.eval.records.summary import Interval, counts, pooled_of
+from remedy.eval.records.summary import counts, pooled_of
 from remedy.eval.report.groups import Group, starts, table
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import Verdict
+from remedy.eval.stats import Estimate
 from remedy.eval.tables.sections import FAILURES, Rows, Section, mean_of, tidied
 
 IN_STRING, ANOTHER = "any, in a string's text", "After another occurrence"
@@ -90,10 +91,10 @@ def _hazard(records: pd.DataFrame, role: Role, column: str) -> list[str]:
         seen=records["frames_right"] + (records["first_error_frame"] >= 0),
     )
     runs = [mine for _, mine in records.groupby("run", sort=False) if mine[column].sum()]
-    rates: list[list[Interval]] = [
+    rates: list[list[Estimate]] = [
         [pooled_of(mine["error"], mine[of], mine["cluster"]) for mine in runs] for of in ("seen", column)
     ]
-    per_token = [one["mean"] for one in rates[1]]
+    per_token = [one.mean for one in rates[1]]
     tokens, frames = (sum(int(mine[of].sum()) for mine in runs) for of in (column, "seen"))
     return [f"{tokens:,}\nin {frames:,} frames", mean_of(rates[0]), f"{1000 * sum(per_token) / len(per_token):.2f}"]
 

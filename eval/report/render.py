@@ -191,7 +191,7 @@ def condition_record(condition: ConditionSummary) -> dict[str, Any]:
     found |= {key: about[key] for key in ("examples", "programs", "truncated", "trace_tokens", "written_tokens")}
     for key in ("right", "state_exact", "action_exact", "value_exact", "valid_format"):
         if (one := about[key]) is not None:
-            found |= {key: one["mean"], f"{key}_low": one["low"], f"{key}_high": one["high"]}
+            found |= {key: one.mean, f"{key}_low": one.low, f"{key}_high": one.high}
     return found | {name: share for name, share in about["baselines"].items() if share is not None}
 
 

@@ -12,7 +12,7 @@ from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions, Step
-from remedy.eval.control_flow.evaluator import Check
+from remedy.eval.control_flow.evaluator import Checked, check
 from remedy.eval.decoding.constraints import exceptions_of
 from remedy.eval.decoding.control_flow import TraceGrammar
 from remedy.eval.decoding.guided import GuidedGrammar
@@ -37,9 +37,9 @@ class Known(NamedTuple):
         source = self.flow.source(step)
         return self.form.action(self.flow.program, step.line, source) if source else ""
 
-    def check(self) -> Check:
-        """Begin to check a trace of it."""
-        return Check(self.flow, self.form.seeded, self.exceptions, self.line)
+    def check(self, frames: Sequence[ReadFrame], ended: bool) -> Checked:
+        """Check a trace of it."""
+        return check(self.flow, frames, ended, self.form.seeded, self.exceptions, self.line)
 
 
 def known_of(example: Example, data: DataConfig) -> Known:
@@ -74,9 +74,8 @@ def wrong_action(decoded: Decoded, place: int, frames: Sequence[ReadFrame | None
     readable = [frame for frame in frames if frame is not None]
     if len(readable) < len(frames) or not _shows_all(decoded):  # states that do not show all say nothing
         return WrongAction.ALLOWED
-    found = known.check().follow(readable, ended=False).contradictions
-    against = any(one.frame == len(readable) - 1 for one in found)
-    return WrongAction.AGAINST_STATE if against else WrongAction.ALLOWED
+    found = known.check(readable, ended=False).contradictions
+    return WrongAction.AGAINST_STATE if len(readable) - 1 in found else WrongAction.ALLOWED
 
 
 def contradictions(decoded: Decoded, tokenizer: TraceTokenizer) -> list[int] | None:
@@ -86,9 +85,8 @@ def contradictions(decoded: Decoded, tokenizer: TraceTokenizer) -> list[int] | N
         return None
     found = read(decoded, decoded.runs, tokenizer)
     readable = [frame for frame in takewhile(lambda frame: frame is not None, found.frames) if frame is not None]
-    checked = known.check().follow(readable, ended=found.whole)
-    outside = [] if checked.outside is None else [checked.outside]
-    return sorted({*outside, *(one.frame for one in checked.contradictions)})
+    checked = known.check(readable, ended=found.whole)
+    return [*checked.contradictions, *([] if checked.outside is None else [checked.outside])]
 
 
 def _known(decoded: Decoded) -> Known | None:

@@ -10,9 +10,6 @@ import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, freedom, quantile, variance_of_mean
 
-Interval = tuple[float, float, float]
-"""An estimate and the ends of its interval."""
-
 
 class Estimate(NamedTuple):
     """A rate or a mean of `size` values with its 95 % interval, of the kind that the function names which estimates it.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from remedy.eval.records.schema import COMMON, LABELS, LabelValue, rank
-from remedy.eval.records.summary import ConditionSummary, Interval
+from remedy.eval.records.summary import ConditionSummary
+from remedy.eval.stats import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,17 +120,17 @@ def rated(mean: float, low: float, high: float) -> str:
     return f"{100 * mean:.{places(low, high)}f} %\n{interval(low, high)}"
 
 
-def percent(found: Interval | None) -> str:
+def percent(found: Estimate | None) -> str:
     """A rate of a summary as `rated`; empty if there is none."""
-    return "" if found is None else rated(found["mean"], found["low"], found["high"])
+    return "" if found is None else rated(found.mean, found.low, found.high)
 
 
-def mean_of(intervals: Iterable[Interval | None]) -> str:
+def mean_of(intervals: Iterable[Estimate | None]) -> str:
     """A share of one run with its interval, or the mean of several with the lowest and highest; empty where there is none."""
     found = [one for one in intervals if one is not None]
     if len(found) < 2:
         return percent(found[0]) if found else ""
-    means = [one["mean"] for one in found]
+    means = [one.mean for one in found]
     mean, low, high = sum(means) / len(means), min(means), max(means)
     if low == high:
         return f"{100 * mean:.0f} %"

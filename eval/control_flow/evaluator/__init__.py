@@ -6,7 +6,7 @@ what may come next while `instructions` take one after another; `guide` follows 
 not be computed, `contradiction` whether it contradicts itself.
 """
 
-from remedy.eval.control_flow.evaluator.contradiction import Check, Contradiction
+from remedy.eval.control_flow.evaluator.contradiction import Checked, check
 from remedy.eval.control_flow.evaluator.guide import Guide, Shown
 
-__all__ = ["Check", "Contradiction", "Guide", "Shown"]
+__all__ = ["Checked", "Guide", "Shown", "check"]

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from remedy.data_gen.config import DataConfig
 from remedy.eval.view.model import View
-from remedy.eval.view.page import page
-from remedy.eval.view.terminal import show_view
+from remedy.eval.view.terminal import page, show_view
 from remedy.launch.generate import GenerateConfig
 from remedy.launch.show import example_view
 from remedy.settings import UserError

@@ -62,8 +62,7 @@ def show(
         raise ConfigError(f"{source}: is {what}, which takes {' and '.join(takes)}: remove {refused[0]}")
     from rich.console import Console  # what follows takes seconds to import
 
-    from remedy.eval.view.page import page
-    from remedy.eval.view.terminal import show_view
+    from remedy.eval.view.terminal import page, show_view
 
     console = Console()
     if kind == "evaluation.json":

@@ -44,8 +44,7 @@ def simulate(
     from remedy.eval.decoding.constraints import check_data, check_interpreter
     from remedy.eval.decoding.forcings import CONSTRAINED
     from remedy.eval.view import simulate as work
-    from remedy.eval.view.page import page
-    from remedy.eval.view.terminal import Terminal
+    from remedy.eval.view.terminal import Terminal, page
     from remedy.models.loading import load_checkpoint, load_outline
 
     if constrain and constrain not in CONSTRAINED:

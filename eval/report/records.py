@@ -15,8 +15,8 @@ from remedy.eval.records.schema import ROLE_COLUMNS, TRACE_COLUMNS, label_column
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.wording import plural
 from remedy.eval.tables.sections import RECORDS, Section, named
-from remedy.eval.view.page import page
 from remedy.eval.view.records import Opened
+from remedy.eval.view.terminal import page
 from remedy.files import write_text
 
 FOLDER = "records"

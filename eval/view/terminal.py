@@ -1,7 +1,8 @@
-"""A view in the terminal: colours where there are any, else the roles' names in a plain layout."""
+"""A view in the terminal: colours where there are any, else the roles' names in a plain layout; and as a page with these colours."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -28,11 +29,28 @@ MARK = Style(color="#b3261e", bold=True)
 FAINT = Style(dim=True)
 BAR, LABELS, WITH_BARS = 8, 12, 28
 """Widths of the bar of a probability, of labels alone, and of labels with such bars."""
+PAGE = 160
+"""Characters of a line of a page."""
 
 
 def show_view(view: View, console: Console, ids: bool = False) -> None:
     """Print the view; without colours where the console has none."""
     Terminal(console, ids).view(view)
+
+
+def page(view: View, ids: bool = False) -> str:
+    """The view as one HTML page that needs nothing else, as a terminal with colours shows it; every text in it is escaped."""
+    console = Console(
+        file=io.StringIO(),
+        record=True,
+        width=PAGE,
+        color_system="truecolor",
+        force_terminal=True,
+        force_jupyter=False,
+        no_color=False,
+    )
+    show_view(view, console, ids)
+    return console.export_html()
 
 
 def share_said(view: View) -> str:

@@ -15,8 +15,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role, spans_text
 from remedy.eval.view.model import View
-from remedy.eval.view.page import page
-from remedy.eval.view.terminal import show_view
+from remedy.eval.view.terminal import page, show_view
 from remedy.launch.show import config_view
 from tests.launch.in_process import remedy
 

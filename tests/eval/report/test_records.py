@@ -14,8 +14,8 @@ from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
 from remedy.eval.report.page import report
 from remedy.eval.report.records import LONGEST, MOST, TITLE, chosen
-from remedy.eval.view.page import page
 from remedy.eval.view.records import record_view
+from remedy.eval.view.terminal import page
 from remedy.settings import build
 from tests.eval.made_records import made
 from tests.eval.test_evaluate import model_for

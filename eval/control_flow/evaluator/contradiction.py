@@ -14,7 +14,7 @@ from remedy.eval.control_flow.walk import Exceptions
 
 
 class Checked(NamedTuple):
-    """What a written trace says against itself. Frames are told by their places among the written ones."""
+    """Faults of a written trace, found without a true one. Frames are told by their places among the written ones."""
 
     contradictions: list[int]
     """Frames that the written state before them does not lead to, though the program alone allows them."""

@@ -9,7 +9,6 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.diagnostics.permutation import horizon, solved_horizon_section
-from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "repl"})

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from remedy.models.model_manifest import check_model, read_training
-from remedy.settings import ConfigError, UserError, build
+from remedy.settings import UserError, build
 from remedy.train import stacked
 from remedy.train.config import RunConfig
 from remedy.train.processes import Stopped
@@ -137,17 +137,3 @@ def test_a_seed_that_is_lost_leaves_the_others_and_says_so_again(
     with pytest.raises(UserError, match=says):
         train_stacked("tiny", configs, resume=True)
     assert (Path(configs[0].output) / "model.safetensors").stat().st_mtime_ns == before
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"train.deepspeed": {}}, "stacked 2 does not go with deepspeed"),
-        ({"train.max_steps": 0}, "does not go with max_steps 0"),
-        ({"model": {"kind": "pretrained", "name_or_path": "some/model"}}, "not pretrained models or adapters"),
-    ],
-)
-def test_what_a_seed_would_not_be_alone_is_refused(changes: dict[str, Any], says: str) -> None:
-    settings = build(RunConfig, {**CONFIG, "train": {**CONFIG["train"], "stacked": 2}}, "test")
-    with pytest.raises(ConfigError, match=says):
-        settings.changed(changes)

@@ -9,9 +9,7 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.execution.program import Program
-from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role
-from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.control_flow import ControlFlow, ControlFlowError
 from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
@@ -119,31 +117,6 @@ def test_on_straight_line_programs_whatever_is_written_of_states_the_rest_is_the
                 place = place.after(token)
         assert place is not None
         assert found == [token for token, role in written(encoded) if role in ACTION_FORCED]
-
-
-def test_a_line_that_cannot_follow_is_refused_at_its_first_token_that_none_has() -> None:
-    program = Program(
-        "def main():  # << START_OF_TRACE\n    x = 1\n    if x:\n        y = 2\n    else:\n        z = 3\n    return x\n"
-    )
-    tokens = [token for token, _ in written(CHARACTERS.encode(render(trace(program)).spans))]
-    place: TokenWalk | None = TraceGrammar(ControlFlow(program), CHARACTERS).start("caught")
-    branch = next(n for n in range(len(tokens)) if CHARACTERS.decode(tokens[n : n + 13]) == "        y = 2")
-    for token in tokens[:branch]:
-        assert place is not None
-        place = place.after(token)
-    assert place is not None
-    assert CHARACTERS.decode(certain_run(place)) == " " * 8
-    assert {step.line for step in place.steps} == {4, 6}
-    for token in tokens[branch : branch + 8]:
-        assert place is not None
-        place = place.after(token)
-    assert place is not None
-    (y,), (z,), (x,) = map(CHARACTERS.string_ids, "yzx")
-    assert place.allowed().ids == {y, z}
-    assert place.after(x) is None
-    other = place.after(z)
-    assert other is not None
-    assert {step.line for step in other.steps} == {6}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
 from remedy.models.reader import ModelReader
+from remedy.settings import apply_changes
 from tests.contract_server import ContractServer
 from tests.eval.generators.serving import (
     CWM,
@@ -168,25 +169,29 @@ def test_replies_of_vllm_itself_are_read() -> None:
         read(one["reply"], Question(one["content"]["prompt"], one["content"]["max_tokens"]))
 
 
-BENDS = [
-    ("logprob", float("nan"), "stands where a log-probability should"),
-    ("scored", float("-inf"), "stands where a log-probability should"),
-    ("logprob", -1e308, "is not the likeliest"),
-    ("scored", 3.0, "are no log-probabilities"),
-    ("scored", "-1", "another form than vLLM's"),
-    *(("ids", value, "token ids that are no whole numbers") for value in (1.5, True, -1)),
-]
+WRITTEN, SCORED = "choices.0.logprobs.token_logprobs.0", "choices.0.prompt_logprobs.{last}.0.logprob"
 
 
-@pytest.mark.parametrize(("part", "value", "says"), BENDS)
-def test_false_values_are_refused(part: str, value: Any, says: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        (WRITTEN, float("nan"), "stands where a log-probability should"),
+        (SCORED, float("-inf"), "stands where a log-probability should"),
+        (WRITTEN, -1e308, "is not the likeliest"),
+        (SCORED, 3.0, "are no log-probabilities"),
+        (SCORED, "-1", "another form than vLLM's"),
+        *(("choices.0.token_ids.0", value, "token ids that are no whole numbers") for value in (1.5, True, -1)),
+        ("choices.0.logprobs", None, "the server gives no log-probabilities"),
+        ("choices.0.token_ids", None, "the reply has no token ids"),
+        ("choices.0.token_ids", [], "strips special tokens"),
+        ("usage.prompt_tokens", 9_999, "something between adds or cuts tokens"),
+        ("choices", None, "another form than vLLM's"),
+    ],
+)
+def test_false_values_are_refused(place: str, value: Any, says: str) -> None:
     kept = json.loads(REPLIES.read_text())["replies"]["score"]
-    choice = kept["reply"]["choices"][0]
-    if part == "ids":
-        choice["token_ids"][0] = value
-    elif part == "logprob":
-        choice["logprobs"]["token_logprobs"][0] = value
-    else:
-        choice["prompt_logprobs"][-1] = {str(token): {"logprob": value} for token in range(2)}
+    scored = kept["reply"]["choices"][0]["prompt_logprobs"]
+    scored[-1] = {str(token): {"logprob": -1.0} for token in range(2)}
+    reply = apply_changes(kept["reply"], {place.format(last=len(scored) - 1): value})
     with pytest.raises(BadReply, match=says):
-        read(kept["reply"], Question(kept["content"]["prompt"], kept["content"]["max_tokens"], (), kept["first"]))
+        read(reply, Question(kept["content"]["prompt"], kept["content"]["max_tokens"], (), kept["first"]))

@@ -30,36 +30,21 @@ def test_operations_of_lines(line: str, operation: str) -> None:
     assert operation_of(program, f"    {line}\n", state) == operation
 
 
-@pytest.mark.parametrize(
-    ("line", "operation"),
-    [
-        ("    x = [\n", "index or slice"),
-        ("        s[0]\n", "index or slice"),  # a line within a statement counts as all of it
-        ("        for _ in xs\n", "index or slice"),
-        ("    elif s.split(\n", "string method"),
-        ("        case 1 if s[0]:\n", "index or slice"),
-        ("    nowhere\n", "other"),
-    ],
-)
-def test_operations_of_lines_of_longer_statements(line: str, operation: str) -> None:
-    body = """def main():  # << START_OF_TRACE
-    s, xs, n = 'a,b', [1], 3
-    x = [
-        s[0]
-        for _ in xs
+def test_operations_of_lines_of_longer_statements() -> None:
+    """A line within a statement counts as all of it."""
+    lines = [
+        "    x = [\n",
+        "        s[0]\n",
+        "        for _ in xs\n",
+        "    ]\n",
+        "    elif s.split(\n",
+        "        ','\n",
     ]
-    if n < 1:
-        pass
-    elif s.split(
-        ','
-    ):
-        n += 1
-    match n:
-        case 1 if s[0]:
-            pass
-"""
-    program = Program(body)
-    assert operation_of(program, line, trace(program).frames[2].locals) == operation
+    before = "def main():  # << START_OF_TRACE\n    s, xs, n = 'a,b', [1], 3\n"
+    program = Program(f"{before}{''.join(lines[:4])}    if n < 1:\n        pass\n{''.join(lines[4:])}    ): pass\n")
+    state = trace(program).frames[2].locals
+    said = [operation_of(program, line, state) for line in [*lines, "    nowhere\n"]]
+    assert said == [*["index or slice"] * 3, "other", *["string method"] * 2, "other"]
 
 
 def test_a_wrong_state_after_a_call_is_attributed_to_the_line_that_called() -> None:

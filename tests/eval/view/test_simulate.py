@@ -108,27 +108,6 @@ def test_the_first_error_is_the_scorers(format: str, role: Role) -> None:
     assert summary(simulation, 1, 1, 0.0)["checked"].endswith(f"first error at frame {wrong[0]} ({role.label})")
 
 
-def test_a_line_that_its_own_state_does_not_lead_to_is_marked() -> None:
-    """`while n < 3` is false of 3: what goes on in the loop goes against what was written."""
-    data, program = data_for(), looping()
-    found = prepared(program, data, CHARACTERS, run=True)
-    context = found.truth.roles.count(int(Role.CONTEXT))
-    frames = {frame.number: frame for frame in found.example.frames}
-    leaving = next(number for number, frame in frames.items() if "return n" in frame.source)
-    inside = next(number for number, frame in frames.items() if "if n == 1" in frame.source)
-    rows = list(zip(found.truth.ids, found.truth.roles, found.truth.frames))[context:]
-    states = [role == Role.STATE for _, role, of in rows if of == leaving]
-    end = next(at for at, row in enumerate(rows) if row[2] == leaving) + len(states) - states[::-1].index(True)
-    cut = next(at for at, row in enumerate(rows) if row[1] == Role.STATE and row[2] == inside)
-    rest = [row for row in rows[cut:] if row[2] == inside and row[1] != Role.STATE]
-    odd = [token for token, *_ in [*rows[:end], *rest]]
-    prompt = list(found.truth.ids[:context])
-    model = Mock([Known(prompt, [*prompt, *odd, CHARACTERS.eos_id])], CHARACTERS.vocab_size)
-    simulation = simulate(local(model), CHARACTERS, prepared(program, data, CHARACTERS), data, "", 4000)
-    marked = [block.frame for block in simulation_view(simulation, data, "", {}).blocks if block.marks]
-    assert marked[0] == leaving
-
-
 @pytest.mark.parametrize(
     ("constraint", "memory"),
     [("", None), ("", 2), ("control_flow", {"frames": 1, "open_calls": True}), ("guided", None)],

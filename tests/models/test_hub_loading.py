@@ -117,11 +117,3 @@ def test_what_cannot_be_read_is_one_line(name: str, base: Path, tmp_path: Path) 
     assert str(folder) in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (folder / "ran").exists()
-
-
-def test_sharded_weights_are_those_of_one_file(base: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(base, folder)
-    sharded(folder)
-    one, other = (load_checkpoint(str(path), "cpu")[0].state_dict() for path in (base, folder))
-    assert all(torch.equal(one[name], other[name]) for name in one)

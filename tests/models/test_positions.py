@@ -54,10 +54,4 @@ def test_training_draws_without_random_state_and_evaluation_is_even() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     even = decoder.eval()(tokens).logits
     assert not torch.allclose(even, drawn, atol=1e-4)
-    plain = model(positions="rope", position_range=2048, position_capacity=512).eval()
-    plain.load_state_dict(decoder.state_dict())
-    assert not torch.allclose(plain(tokens).logits, even, atol=1e-4)
-    plain.config.positions, plain.config.position_range, plain.config.position_capacity = "randomised", 64, 64
-    assert torch.equal(
-        plain(tokens).logits, model(positions="rope", position_range=2048, position_capacity=512).eval()(tokens).logits
-    )
+    assert torch.equal(decoder(tokens[:1]).logits, even[:1])  # whatever stands beside it

@@ -98,7 +98,3 @@ def test_the_filter_allows_exactly_its_list(machine: str, open_to: bool) -> None
         ("renameat2", (0, 1, 2, 3, 4), False),
     ):
         assert (decide(code, architecture, checked[name], *arguments) == 0x7FFF0000) == allowed, (name, arguments)
-
-
-def test_another_architecture_has_no_filter() -> None:
-    assert seccomp.compile_filter("riscv64", metadata=True, truncate=True) is None

@@ -7,7 +7,6 @@ import random
 import re
 import signal
 import threading
-import time
 import unittest
 from pathlib import Path
 
@@ -37,13 +36,6 @@ def test_real_traces_of_the_32b_model_byte_for_byte(shared: Path) -> None:
         spans = render(trace(Program.from_call(real["code"], real["input"])), "cwm", RevealConfig(locals="diff")).spans
         ours = spans_text([span for span in spans if span.role is not Role.CONTEXT])
         assert ours == re.sub(r" at 0x[0-9a-f]+", "", real["generation"]), real["id"]
-
-
-def test_many_blanks_take_no_longer_than_they_are_long() -> None:
-    line = f"y = 1  #{' ' * 300_000}x {MARKER}\n"
-    begin = time.monotonic()
-    assert Program(line).physical_lines()[0] == f"y = 1  #{' ' * 300_000}x\n"
-    assert time.monotonic() - begin < 2
 
 
 def test_a_guarded_script_does_not_run_before_the_trace() -> None:
@@ -231,13 +223,6 @@ def test_values_are_shown_without_addresses_in_any_form(made: str, text: str) ->
         assert describe(value).text == text
 
 
-def test_modules_are_shown_without_their_place() -> None:
-    names = "math, json, os, sys, zipimport, email.message"
-    found = trace(program(f"import {names}\nx = [math, {{'j': json}}]\nreturn [os, sys, zipimport, email]"))
-    assert shown(found, "x") == "[<module 'math'>, {'j': <module 'json'>}]"
-    assert found.result == ("[<module 'os'>, <module 'sys'>, <module 'zipimport'>, <module 'email'>]", "list")
-
-
 @pytest.mark.parametrize(
     "raised", ["KeyboardInterrupt", "SystemExit(3)", "BaseException()", "GeneratorExit", "Own", "MyError()"]
 )
@@ -272,23 +257,15 @@ def test_an_interrupt_of_the_users_ends_us_even_if_the_program_swallows_it() -> 
         ),
         ("recursion", f"def f():\n    return f()\ndef main():  {MARKER}\n    return f()\n", "recursed too deeply"),
         ("entry", f"async def main():  {MARKER}\n    return 1\n", "main is `async def`"),
-        ("entry", f"class A:\n    def main(self=1):  {MARKER}\n        return 1\n", "main is inside A"),
         ("entry", f"def outer():\n    def main():  {MARKER}\n        return 1\n", "main is inside outer"),
         ("entry", f"def main():  {MARKER}\n    yield 1\n", "main is a generator"),
         ("entry", f"def main():  {MARKER}\n    return 1\nmain = 5\n", "not what its name stands for"),
-        ("entry", f"def main():  {MARKER}\n    return 1\ndef main():\n    return 2\n", "not what its name stands for"),
         ("entry", f"if False:\n    def main():  {MARKER}\n        return 1\n", "not what its name stands for"),
         ("entry", f"text = '''\ndef main():  {MARKER}\n'''\n", "no function marked"),
-        ("entry", f"def f(): return '''  {MARKER}\n'''\n", "no function marked"),
         (
             "repr",
             f"class A:\n    def __repr__(self): raise SystemExit\ndef main():  {MARKER}\n    x = A()\n    return 1\n",
             "SystemExit",
-        ),
-        (
-            "repr",
-            f"class A:\n    def __repr__(self): raise GeneratorExit\ndef main():  {MARKER}\n    return A()\n",
-            "GeneratorExit",
         ),
         ("syntax", f"x = '\ud800'\ndef main():  {MARKER}\n    return 1\n", "does not compile"),
     ],
@@ -298,11 +275,6 @@ def test_programs_without_a_trace_say_why_in_one_line(kind: str, code: str, says
         trace(Program(code, "p.py"))
     assert error.value.kind == kind
     assert str(error.value).isprintable()
-
-
-def test_a_marker_in_a_string_marks_nothing_beside_the_real_one() -> None:
-    inside = f"text = '''\ndef other():  {MARKER}\n'''\n"
-    assert trace(Program(f"{inside}def main():  {MARKER}\n    return text\n")).frames[0].source == "def main():\n"
 
 
 def test_a_generator_that_runs_deeper_than_is_recorded_leaves_no_frames() -> None:

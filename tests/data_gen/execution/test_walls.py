@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from remedy.data_gen.execution import isolation, sandbox
-from remedy.data_gen.execution.isolation import PROBLEMS, described, resolve
+from remedy.data_gen.execution.isolation import PROBLEMS, resolve
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.sandbox import Sandbox, TracerConfig
 from remedy.settings import ConfigError, build
@@ -150,29 +150,6 @@ def test_where_nothing_works_untrusted_programs_are_refused_in_one_line(monkeypa
     assert resolve("none") == "none"
 
 
-def test_a_kernel_without_landlock_is_told_when_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = isolation.server_command(
-        "/usr/bin/python3" if Path("/usr/bin/python3").exists() else None, "none", "/tmp"
-    )
-    broken = [*command[:-1], "landlock"]
-    broken[3] = "import sys; sys.modules['ctypes'] = None\n" + broken[3]
-    monkeypatch.setattr(sandbox, "server_command", lambda *arguments: [*broken[:-2], arguments[2], "landlock"])
-    with pytest.raises(ConfigError, match=r"isolation landlock: .*ctypes"), box("landlock") as bare:
-        bare.trace(program("x = 1"))
-
-
-def test_what_holds_is_said_in_records_and_once_on_stderr(caplog: pytest.LogCaptureFixture) -> None:
-    assert described("landlock", ["Landlock ABI 7", "seccomp", "uid 65534"]) == "landlock (ABI 7, seccomp, uid 65534)"
-    assert described("bubblewrap", []) == "bubblewrap (namespaces alone)"
-    sandbox.announce.cache_clear()
-    for _ in range(2):
-        with box("none") as bare:
-            assert bare.environment.isolation.startswith("none (limits")
-    assert [record.message for record in caplog.records if "isolation" in record.message] == [
-        "programs run under isolation none (limits on time and memory, no wall)"
-    ]
-
-
 @pytest.mark.parametrize("name", ISOLATIONS)
 def test_ordinary_programs_run_behind_the_walls(name: str) -> None:
     bodies = (
@@ -187,17 +164,6 @@ def test_ordinary_programs_run_behind_the_walls(name: str) -> None:
     with box(name) as walled:
         for body in bodies:
             assert value(walled, body) == "3", body
-
-
-@pytest.mark.parametrize("name", ISOLATIONS)
-def test_numpy_runs_behind_the_walls(name: str) -> None:
-    pytest.importorskip("numpy")
-    with box(name, memory_megabytes=4096, timeout_seconds=20) as walled:
-        assert value(walled, "import numpy\nx = float(numpy.linalg.norm(numpy.ones((3, 3)) @ numpy.ones(3)) ** 2)") in (
-            "27.0",
-            "27.000000000000004",
-            "26.999999999999996",
-        )
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Real programs: from files and lines, each in one split, with its outcome where it cannot be traced."""
 
 import json
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -169,13 +168,9 @@ def test_splits_are_given_or_dealt_out_by_function_or_program(tmp_path: Path) ->
     )
     parts = {"train": 0.5, "validation": 0.5, "test": 0}
     assert counts(ProgramsTask.model_validate({"path": path, "split_by": "program", "shares": parts})) == [30, 30, 0]
-    with pytest.raises(
-        ConfigError, match=r"task\.shares: shares come to 1\.2, not 1: train 1, validation 0\.1, test 0\.1"
-    ):
+    with pytest.raises(ConfigError, match=r"task\.shares: shares come to 1\.2, not 1"):
         build(DataConfig, {"task": {"kind": "programs", "path": path, "shares": {"train": 1}}})
-    with pytest.raises(
-        ConfigError, match="has 2 functions, too few to deal out to train, validation, test: write `split_by: program`"
-    ):
+    with pytest.raises(ConfigError, match="has 2 functions, too few to deal out to train, validation, test"):
         ProgramsTask(path=lines(tmp_path / "two.jsonl", LINES[:2]), split_by="function").count("train")
 
     given = [{**line, "split": ("train", "test")[n % 2]} for n, line in enumerate(LINES)]
@@ -226,22 +221,6 @@ def test_a_program_is_run_once_for_each_tracer(tmp_path: Path, monkeypatch: pyte
     [file] = [path for path in (tmp_path / "kept").iterdir() if path.stat().st_size][:1]
     file.write_bytes(b"no database")
     assert list(trace_cache.traced_once(programs[:1], tracer)) == first[:1]
-
-
-def test_two_workers_give_what_one_gives_in_order() -> None:
-    programs = [
-        Program.from_call(code, "3", str(n))
-        for n, code in enumerate([GOOD.format(n=n) for n in range(6)] + list(BAD.values()))
-    ]
-    tracer = TracerConfig(timeout_seconds=1, max_frames=500)
-    runs = [list(trace_all(programs, tracer, workers)) for workers in (1, 2)]
-    shown = [[o.kind if isinstance(o, ProgramError) else o.frames for o in run] for run in runs]
-    assert shown[0] == shown[1]
-    assert shown[0][6:] == list(BAD)
-    assert environment(tracer).python == f"CPython {platform.python_version()}"
-    trusted = TracerConfig(isolation="trusted", max_frames=500)
-    assert [o.frames for o in trace_all(programs[:6], trusted) if isinstance(o, Trace)] == shown[0][:6]
-    assert environment(trusted).isolation == "trusted"
 
 
 def test_what_no_file_of_text_can_hold_is_written_as_an_escape(tmp_path: Path) -> None:

@@ -5,19 +5,17 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import Example, example, executions, fit_to_budget, write, write_context
+from remedy.data_gen.examples import Example, executions, fit_to_budget, write, write_context
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.traces.budget import densest_reveal
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, levels
-from remedy.settings import ConfigError
 
 CODE = """def f(n, s):
     for i in range(n):
@@ -110,21 +108,6 @@ def test_what_fits_in_no_way_keeps_its_context_alone(tmp_path: Path) -> None:
     found = fitted({"task": source(tmp_path, LONG, "5000"), "reveal": {"max_tokens": 50}})
     assert found.outcome == "budget"
     assert {span.role for span in found.spans} == {Role.CONTEXT}
-
-
-def test_examples_of_every_outcome_have_the_same_slices(tmp_path: Path) -> None:
-    """They are rows of one table."""
-    limited = {"reveal": {"max_tokens": 400}}
-    ok = fitted({"task": source(tmp_path, LONG, "5000"), **limited})
-    over = fitted({"task": source(tmp_path, LONG, "5000"), "reveal": {"max_tokens": 50}})
-    broken = fitted({"task": source(tmp_path, "raise OSError", ""), **limited})
-    assert (ok.outcome, over.outcome, broken.outcome) == ("ok", "budget", "raised")
-    assert ok.slices.keys() == over.slices.keys() == broken.slices.keys()
-
-
-def test_a_budget_needs_a_tokenizer() -> None:
-    with pytest.raises(ConfigError, match="tokenizer"):
-        example(DataConfig.model_validate({"task": {"kind": "permutation"}, "reveal": {"max_tokens": 100}}), "train", 0)
 
 
 def test_what_happened_does_not_depend_on_the_budget() -> None:

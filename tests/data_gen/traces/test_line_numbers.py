@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.program import Program
@@ -57,8 +55,3 @@ def test_a_program_may_stand_anywhere_in_its_file() -> None:
 def numbers_moved(text: str, by: int) -> str:
     """The text with so much added to every line's number."""
     return re.sub(r"(?m)(^|<\|action_sep\|>)([0-9]+)", lambda found: f"{found[1]}{int(found[2]) + by}", text)
-
-
-def test_a_first_line_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"first_line must be 1 to 1000000, or .* got 0"):
-        DataConfig.model_validate({"task": {"kind": "permutation"}, "format": "cwm_numbered", "first_line": 0})

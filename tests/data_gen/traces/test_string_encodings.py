@@ -3,7 +3,6 @@
 import ast
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from hypothesis import strategies as st
 from remedy.data_gen.execution.describe import describe
 from remedy.data_gen.execution.program import Value
 from remedy.data_gen.traces.string_encodings import ENCODINGS, escape, pieces, source_pieces
-
-REVERSE = Path(__file__).resolve().parents[3] / "examples" / "reverse.py"
 
 anything = st.text(alphabet=st.characters(), max_size=30)  # surrogates included
 
@@ -57,12 +54,6 @@ def test_every_encoding_can_be_undone(name: str, text: str) -> None:
 def test_plain_pieces_join_to_the_json_of_the_repr(value: object) -> None:
     described = describe(value)
     assert "".join(piece.text for piece in pieces(described, "plain")) == json.dumps(described.text)[1:-1]
-
-
-def test_strings_inside_containers_are_encoded_and_marked() -> None:
-    found = pieces(describe({"key": ["ab", 1]}), "spaced")
-    assert [piece.text for piece in found if piece.string] == ["'k e y'", "'a b'"]
-    assert "".join(piece.text for piece in found) == "{'k e y': ['a b', 1]}"
 
 
 def test_quotes_in_other_reprs_are_left_alone() -> None:

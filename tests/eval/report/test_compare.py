@@ -102,12 +102,6 @@ def test_a_log_is_not_compared_with_itself(tmp_path: Path) -> None:
             compare_logs(log, other)
 
 
-def test_clusters_that_differ_between_logs_are_refused(tmp_path: Path) -> None:
-    sides = [table(tmp_path / f"{of}.csv", [1] * 6, family=[at // of for at in range(6)]) for of in (2, 3)]
-    with pytest.raises(UserError, match="example '2' is in several clusters"):
-        compare_logs(*sides, Reading(cluster="family"))
-
-
 def test_ids_are_text_and_separators_within_them_are_no_ends_of_lines(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,right\n01,1\n1,0\n")
     assert list(read_logs(tmp_path / "a.csv", Reading())["example"]) == ["01", "1"]

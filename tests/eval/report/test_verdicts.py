@@ -98,18 +98,6 @@ def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     assert decide(compared, records, ["base"])[0].word is VerdictWord.INCONCLUSIVE
 
 
-def test_programs_that_stand_or_fall_together_are_one() -> None:
-    before = [False] * 10 + [True] * 90
-    alike = [f"{number // 10}" for number in range(100)]
-    _, records = together(made(before, run="a", cluster=alike), made(BETTER, run="b", cluster=alike))
-    found = decided(records, "a", "b")
-    assert (found.found.examples, found.found.clusters) == (100, 10)
-    assert found.word is VerdictWord.INCONCLUSIVE
-    assert evidence(found)["Programs"].startswith("100 programs, 10 of them independent\n10 gained, 0 lost")
-    _, records = together(made(before, run="a"), made(BETTER, run="b"))
-    assert decided(records, "a", "b").word is not VerdictWord.INCONCLUSIVE
-
-
 def test_comparisons_share_the_level_of_one_but_for_the_primary() -> None:
     before, after = [True] * 50 + [False] * 50, [True] * 50 + [False] * 43 + [True] * 7
     _, records = together(made(before, run="a"), made(after, run="b"))

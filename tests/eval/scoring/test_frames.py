@@ -10,7 +10,7 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Special
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.scoring.common import Decoded
@@ -155,17 +155,6 @@ def test_states_that_a_sparse_trace_shows_are_counted_and_one_more_is_an_error(
     assert (record["right"], record["states"], record["state_exact"]) == (True, shown, 1)
     record = scored(data, one_more)
     assert (record["right"], record["first_error_role"]) == (True, "state")
-
-
-@pytest.mark.parametrize(
-    ("change", "inside"), [(replaced('"s": "\'b\'"', '"s": "\'c\'"'), True), (replaced('"i": "1"', '"i": "2"'), False)]
-)
-def test_a_first_error_inside_the_text_of_a_string_is_told(programs: Path, change: Any, inside: bool) -> None:
-    data = config(programs)
-    _, truth = truth_of(data)
-    record = scored(data, change)
-    assert record["first_error_in_string"] is inside
-    assert Role(truth.roles[record["first_error_token"]]).label == record["first_error_role"] == "state"
 
 
 def test_a_trace_that_ran_out_of_tokens_is_a_runaway_and_one_with_an_error_may_be_right(programs: Path) -> None:

@@ -34,16 +34,14 @@ def test_every_job_rehearses(name: str, tmp_path: Path) -> None:
 
 
 def job(monkeypatch: pytest.MonkeyPatch, *cells: Cell) -> list[str]:
-    """A job `fake` of these cells; what its cells yield is given, and an error of that kind raised. Returns what is measured."""
+    """A job `fake` of these cells. Returns what is measured."""
     measured: list[str] = []
 
-    def measure(name: str, facts: int, error: bool = False, wait: float = 0) -> Iterator[dict[str, Any]]:
+    def measure(name: str, facts: int, wait: float = 0) -> Iterator[dict[str, Any]]:
         measured.append(name)
         for number in range(facts):
             yield {"fact": number}
             time.sleep(wait)
-        if error:
-            raise ValueError("it went wrong")
 
     module = types.ModuleType("benchmarks.gpu.fake", "Does it work?")
     module.__dict__.update(cells=lambda rehearse: list(cells), measure=measure)

@@ -6,10 +6,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import judged, packed
-from benchmarks.study import (
-    DRAWINGS,
-    seeds_of,
-)
+from benchmarks.study import DRAWINGS, seeds_of
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.reading import find, read_evaluations
 from remedy.eval.report.verdicts import decide

@@ -23,11 +23,7 @@ TRAIN = {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1, "sta
 
 
 def experiment(folder: Path, group: dict[str, Any] | None = None, **changes: Any) -> ExperimentConfig:
-    base = {
-        **GROUP["base"],
-        "train": TRAIN,
-        "model": {"mixers": ["gru"], "hidden_size": 16},
-    }
+    base = {**GROUP["base"], "train": TRAIN, "model": {"mixers": ["gru"], "hidden_size": 16}}
     group = {**GROUP, "base": base, "grid": {}, "runs": {"a": {}, "b": {"train.learning_rate": 1e-2}}, **(group or {})}
     return build(ExperimentConfig, {**SWEEP, "output": str(folder), "groups": {"g": group}, **changes}, "e")
 

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    LogitsProcessorList,
-)
+from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Special

@@ -18,14 +18,7 @@ from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
 from remedy.settings import UserError, build
 from remedy.train.config import RunConfig, TrainSettings
-from remedy.train.data import (
-    Collator,
-    ShardDataset,
-    TraceDataset,
-    as_tokens,
-    by_length,
-    encode_rows,
-)
+from remedy.train.data import Collator, ShardDataset, TraceDataset, as_tokens, by_length, encode_rows
 from remedy.train.run import build_rows
 
 TEXT = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": [2, 5]}, "format": "repl"})

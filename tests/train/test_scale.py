@@ -17,18 +17,7 @@ from remedy.settings import load
 from remedy.train.config import RunConfig
 from remedy.train.data import TraceDataset
 from tests.tiny_cwm import write_tiny_cwm
-from tests.train.launching import (
-    DRIVER,
-    ROOT,
-    SCRIPT,
-    curve,
-    finished,
-    in_process,
-    launcher,
-    start,
-    stopped,
-    written,
-)
+from tests.train.launching import DRIVER, ROOT, SCRIPT, curve, finished, in_process, launcher, start, stopped, written
 
 pytest.importorskip("deepspeed")
 ZERO3 = "train.deepspeed={stage: 3, param_persistence_threshold: 0}"

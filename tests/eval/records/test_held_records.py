@@ -12,11 +12,7 @@ from remedy.eval.evaluate import run_condition
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.settings import build
-from tests.eval.held import (
-    CHARACTERS,
-    Prepared,
-    condition,
-)
+from tests.eval.held import CHARACTERS, Prepared, condition
 from tests.eval.scripted import drafting
 
 

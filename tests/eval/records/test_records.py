@@ -3,12 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from remedy.eval.records.schema import (
-    Record,
-    rank,
-    read_records,
-    write_records,
-)
+from remedy.eval.records.schema import Record, rank, read_records, write_records
 from tests.eval.made_records import COMMON
 
 

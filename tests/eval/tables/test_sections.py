@@ -1,12 +1,6 @@
 """Holds how labels and rates of conditions are said in reports."""
 
-from remedy.eval.tables.sections import (
-    constant,
-    in_order,
-    ordered_labels,
-    telling,
-    varying,
-)
+from remedy.eval.tables.sections import constant, in_order, ordered_labels, telling, varying
 from tests.eval.made_records import made, together
 
 HALF = [True, False] * 4

@@ -61,17 +61,7 @@ def test_verifiers_pays_each_part_with_its_weight(tmp_path: Path, monkeypatch: p
     replies = dict(zip((task.data.prompt for task in tasks), (true[0], longer, "I cannot."), strict=True))
     weights = ["--env.taskset.task.rewards.format.weight", "0.5"]
     with serving(replies) as address:
-        words = [
-            "remedy-traces",
-            "--model",
-            "stand-in",
-            "--client.base-url",
-            address,
-            "-n",
-            "3",
-            "--no-push",
-            "--no-rich",
-        ]
+        words = f"remedy-traces --model stand-in --client.base-url {address} -n 3 --no-push --no-rich".split()
         code = "from verifiers.v1.cli.eval.main import main; main()"
         command = [sys.executable, "-c", code, *words, *weights, "--output-dir", str(tmp_path), "--run.name", "tried"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", ".")])}
@@ -81,11 +71,7 @@ def test_verifiers_pays_each_part_with_its_weight(tmp_path: Path, monkeypatch: p
     found = [trace for line in written.read_text().splitlines() for trace in json.loads(line)["traces"]]
     paid = {one["task"]["data"]["idx"]: {k: v["score"] for k, v in one["rewards"].items()} for one in found}
     assert paid[0] == {"prefix": 1, "answer": 1, "format": 1, "whole": 1}
-    assert paid[1] == {
-        "prefix": 0.8,
-        "answer": 1,
-        "format": 1,
-        "whole": 0,
-    }  # a command after the end, where four frames are right
+    # A command after the end, where four frames are right.
+    assert paid[1] == {"prefix": 0.8, "answer": 1, "format": 1, "whole": 0}
     assert paid[2] == {"prefix": 0, "answer": 0, "format": 0, "whole": 0}
     assert found[0]["rewards"]["format"]["weight"] == 0.5

@@ -82,9 +82,7 @@ def test_held_out_functions_and_depths_are_never_trained_on() -> None:
     assert not any("rotate_str" in str(s["functions"]) or s["depth"] == 2 for s in trained)
     assert any("rotate_str" in str(s["functions"]) for s in tested)
     assert any(s["depth"] == 2 for s in tested)
-    with pytest.raises(
-        ConfigError, match="unknown function 'rotate_st' of family 'strings'; did you mean 'rotate_str'"
-    ):
+    with pytest.raises(ConfigError, match=r"unknown function 'rotate_st' .*did you mean 'rotate_str'"):
         build(DataConfig, {"task": {**task, "held_out_functions": ["rotate_st"]}}, "x")
     alone = {"kind": "composition", "functions": ["rotate_str"], "depth": 1, "held_out_depths": [1]}
     with pytest.raises(ConfigError, match="or hold out less"):

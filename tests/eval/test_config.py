@@ -122,12 +122,7 @@ PERMUTATIONS, STRINGS, OWN = DATA.values()
         ),
         (OWN, {"kind": "programs"}, {"split": "validation"}, "split validation does nothing"),
         (PERMUTATIONS, {"kind": "permutation"}, {"trained_on": PROGRAMS}, "trained_on .* does nothing"),
-        (
-            PERMUTATIONS,
-            {"kind": "permutation", "forcing": ["teacher_forced"]},
-            {"max_new_tokens": 9},
-            "max_new_tokens 9 does nothing",
-        ),
+        (PERMUTATIONS, {"kind": "permutation", "forcing": ["teacher_forced"]}, {"max_new_tokens": 9}, "9 does nothing"),
         ({**PERMUTATIONS, "context": False}, {"kind": "permutation"}, {}, r"data\.context=true"),
         (STRINGS, {"kind": "permutation"}, {}, r"needs data\.task\.kind permutation"),
         ({**PERMUTATIONS, "context": False}, {"kind": "two_by_two"}, {}, "needs the program in the context"),

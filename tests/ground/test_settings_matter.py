@@ -170,14 +170,8 @@ def _has(data: DataConfig, key: str) -> bool:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (
-            {"task": {"kind": "composition", "family": "math", "alphabet": "ab"}},
-            "task.alphabet ab does nothing for family",
-        ),
-        (
-            {"task": {"kind": "permutation"}, "reveal": {"answer_only": True}, "memory": 2},
-            "memory 2 does nothing with reveal.answer_only, which writes no frames",
-        ),
+        ({"task": {"kind": "composition", "family": "math", "alphabet": "ab"}}, "task.alphabet ab does nothing for"),
+        ({"task": {"kind": "permutation"}, "reveal": {"answer_only": True}, "memory": 2}, "memory 2 does nothing with"),
         ({"task": {"kind": "programs", "path": "x"}, "seed": 3}, "seed 3 does nothing for task programs"),
     ],
 )

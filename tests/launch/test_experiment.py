@@ -102,7 +102,7 @@ SIDE = {"run": "a"}
         ({"groups.g.runs.a": {"train.seed": 1}, "groups.g.grid": {"train.seed": [2]}}, "since `grid` sets it"),
         ({"groups.g.evaluate.load_in_4bit": True}, "groups.g.runs.a: evaluate.load_in_4bit is for pretrained models"),
         (
-            {"comparisons": [{"mitigation": "m", "failure": "any", "baseline": SIDE, "treatment": {"run": "bb"}}]},
+            {"comparisons": [{"mitigation": "m", "baseline": SIDE, "treatment": {"run": "bb"}}]},
             "comparisons.0.treatment.run: no variant or run 'bb'; ",
         ),
         (
@@ -110,10 +110,7 @@ SIDE = {"run": "a"}
             "comparisons.0.baseline.where: records of 'a' have no label 'lengh'; did you mean 'length'?",
         ),
         ({"groups.g.seeds": [1], "groups.g.runs.a": {"train.data_seed": 3}}, "since `seeds` sets it"),
-        (
-            {"groups.g.runs": {"a/b": {}, "a-b": {}}, "groups.g.evaluate_runs": {}},
-            "'a/b' and 'a-b' would share runs/e/g/a-b: rename one",
-        ),
+        ({"groups.g.runs": {"a/b": {}, "a-b": {}}, "groups.g.evaluate_runs": {}}, "would share runs/e/g/a-b: rename"),
     ],
 )
 def test_what_would_do_nothing_is_refused_before_training(changes: dict[str, Any], says: str) -> None:

@@ -38,17 +38,14 @@ HUMANEVAL = {
 
 def small(model: Path) -> list[str]:
     """What makes the 32B model's experiments those of another one, on this machine."""
+    train = (
+        "deepspeed=null batch_size=2 gradient_accumulation_steps=1 dataloader_num_workers=0 precision=fp32 threads=1"
+    )
     return [
         *(f"groups.cwm.base.{section}.name_or_path={model}" for section in ("model", "tokenizer")),
-        "groups.cwm.base.train.deepspeed=null",
-        "groups.cwm.base.train.batch_size=2",
-        "groups.cwm.base.train.gradient_accumulation_steps=1",
-        "groups.cwm.base.train.dataloader_num_workers=0",
-        "groups.cwm.base.train.precision=fp32",
-        "groups.cwm.base.train.threads=1",
+        *(f"groups.cwm.base.train.{setting}" for setting in train.split()),
         "groups.cwm.base.tracking={wandb: false}",
-        "groups.cwm.evaluate.max_new_tokens=24",
-        "groups.cwm.evaluate.threads=1",
+        *(f"groups.cwm.evaluate.{setting}" for setting in ("max_new_tokens=24", "threads=1")),
     ]
 
 

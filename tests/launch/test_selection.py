@@ -59,10 +59,7 @@ def test_trials_are_every_variant_at_every_point_with_seeds_that_no_run_has(tmp_
     [
         ({"seeds": []}, "select needs `seeds`"),
         ({"seeds": [100]}, r"select\.seeds: 100 is one of `seeds`"),
-        (
-            {"select": {"grid": {"data.reveal.spacing": [1, 2]}, "seeds": [9]}},
-            "cannot be compared where `data` differs",
-        ),
+        ({"select": {"grid": {"data.reveal.spacing": [1, 2]}, "seeds": [9]}}, "cannot be compared where `data`"),
         ({"runs": {"a": {"train.learning_rate": 1}}}, "learning_rate does nothing, since `select` sets it"),
     ],
 )
@@ -109,9 +106,7 @@ def test_the_best_on_validation_is_chosen(
     select = {"grid": {"train.learning_rate": rates}, "seeds": [100], "metric": metric}
     config = experiment(tmp_path, select=select, grid={}, runs={"a": {}})
     tried = trials(config, "e")
-    with pytest.raises(
-        UserError, match=r"3 of 3 trials of the selection are not finished, the first is .* \(--job 0\)"
-    ):
+    with pytest.raises(UserError, match=r"3 of 3 trials of the selection are not finished.* \(--job 0\)"):
         choose(config, tried)
     for trial, found in zip(tried, figures, strict=True):
         finish(trial, found)

@@ -143,38 +143,19 @@ def test_attention_with_a_window_and_normalised_queries_is_transformers_qwen3() 
     from transformers import Qwen3Config, Qwen3Model
 
     ours = decoder(("attention",), window=7, qk_norm=True, rope_theta=500.0, num_hidden_layers=1)
-    config = Qwen3Config(
-        hidden_size=32,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=16,
-        num_hidden_layers=1,
-        intermediate_size=88,
-        vocab_size=40,
-        rms_norm_eps=1e-5,
-        sliding_window=7,
-        use_sliding_window=True,
-        max_window_layers=0,
-        layer_types=["sliding_attention"],
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-    )
-    theirs = Qwen3Model(config).eval()
-    ours.layers[0].mixer.q_norm.weight.copy_(torch.rand(16) + 0.5)
-    block, theirs_block = ours.layers[0], theirs.layers[0]
-    q, k, v = block.mixer.qkv_proj.weight.chunk(3)
-    pairs = [
-        (theirs.embed_tokens.weight, ours.embeddings.weight),
-        (theirs_block.self_attn.q_proj.weight, q),
-        (theirs_block.self_attn.k_proj.weight, k),
-        (theirs_block.self_attn.v_proj.weight, v),
-        (theirs_block.self_attn.o_proj.weight, block.mixer.out_proj.weight),
-        (theirs_block.self_attn.q_norm.weight, block.mixer.q_norm.weight),
-        (theirs_block.mlp.gate_proj.weight, block.mlp.gate_proj.weight),
-        (theirs_block.mlp.up_proj.weight, block.mlp.up_proj.weight),
-        (theirs_block.mlp.down_proj.weight, block.mlp.down_proj.weight),
-    ]
-    for target, value in pairs:
-        target.copy_(value)
+    sizes = {"hidden_size": 32, "intermediate_size": 88, "num_hidden_layers": 1, "vocab_size": 40, "rms_norm_eps": 1e-5}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16}
+    window = {"sliding_window": 7, "use_sliding_window": True, "layer_types": ["sliding_attention"]}
+    rope = {"rope_type": "default", "rope_theta": 500.0}
+    theirs = Qwen3Model(Qwen3Config(**sizes, **heads, **window, rope_parameters=rope)).eval()
+    block, mixer = theirs.layers[0], ours.layers[0].mixer
+    mixer.q_norm.weight.copy_(torch.rand(16) + 0.5)
+    theirs.embed_tokens.weight.copy_(ours.embeddings.weight)
+    weights = dict(zip(("q_proj", "k_proj", "v_proj"), mixer.qkv_proj.weight.chunk(3)))
+    for name, weight in {**weights, "o_proj": mixer.out_proj.weight, "q_norm": mixer.q_norm.weight}.items():
+        getattr(block.self_attn, name).weight.copy_(weight)
+    for name in ("gate_proj", "up_proj", "down_proj"):
+        getattr(block.mlp, name).weight.copy_(getattr(ours.layers[0].mlp, name).weight)
     tokens = torch.randint(0, 40, (2, 40))
     hidden = theirs(tokens).last_hidden_state
     torch.testing.assert_close(ours(tokens).logits, ours.lm_head(hidden), atol=1e-5, rtol=1e-4)

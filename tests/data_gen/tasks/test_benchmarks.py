@@ -76,9 +76,7 @@ def check(candidate):
 
 
 def test_what_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"cruxeval-org/cruxeval cannot be read from the Hugging Face hub .* its `path`"
-    ):
+    with pytest.raises(ConfigError, match=r"cruxeval cannot be read from the Hugging Face hub .* its `path`"):
         load_cases(ProgramsTask(benchmark="cruxeval"))
     for text, says in (
         ("{", r"x\.jsonl:1: not a JSON object"),

@@ -18,7 +18,6 @@ from remedy.models.loading import load_checkpoint, merge
 from remedy.models.model_manifest import seal_model
 from remedy.models.pretrained import beside, build_pretrained, is_in_4bit
 from remedy.models.tokenizer_backends import HuggingFaceSettings
-from remedy.settings import UserError
 from tests.launch.in_process import remedy
 from tests.models.test_tokenizer import write_llama
 from tests.tiny_cwm import write_tiny_cwm
@@ -125,15 +124,6 @@ def test_rows_that_were_trained_beside_adapters_become_the_models_and_the_adapte
     assert weights_digest(one) == weights_digest(other)
     with torch.no_grad():
         assert torch.allclose(one(input_ids=tokens).logits, expected, atol=1e-5)
-
-
-def test_without_bitsandbytes_it_is_said_in_one_line(run: Path, tmp_path: Path) -> None:
-    try:
-        import bitsandbytes  # noqa: F401
-    except ImportError:
-        with pytest.raises(UserError, match=r"^load_in_4bit: weights in 4 bits need bitsandbytes: pip install"):
-            load_checkpoint(str(run), "cpu")
-    assert not is_in_4bit(load_checkpoint(str(run), "cpu", load_in_4bit=False)[0])
 
 
 def test_a_merge_says_what_it_is_merged_into(run: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tests.train.launching import DRIVER, ROOT, SCRIPT, curve, finished, in_proc
 
 pytest.importorskip("deepspeed")
 ZERO3 = "train.deepspeed={stage: 3, param_persistence_threshold: 0}"
+FEW = {"logging_steps": 1, "threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +34,7 @@ def lora(tmp_path_factory: pytest.TempPathFactory) -> str:
         data={"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2}, "format": "cwm"},
         tokenizer={"kind": "hf", "name_or_path": model},
         model={"kind": "pretrained", "name_or_path": model, "lora": {"r": 4, "embeddings": "all"}},
-        train={
-            "max_steps": 4,
-            "batch_size": 4,
-            "logging_steps": 1,
-            "save_steps": 2,
-            "threads": 1,
-            "learning_rate": 3e-3,
-        },
+        train={**FEW, "max_steps": 4, "batch_size": 4, "save_steps": 2, "learning_rate": 3e-3},
     )
 
 
@@ -82,8 +76,7 @@ def test_adapters_trained_on_divided_weights_are_real_and_the_same_as_on_one_pro
 def test_packed_rows_are_trained_on_divided_weights(tmp_path: Path) -> None:
     """Each process lays its rows' examples apart in as many groups as they make."""
     model: dict[str, Any] = {"mixers": ["rwkv7", "path_attention"], "hidden_size": 32, "num_hidden_layers": 2}
-    few = {"max_steps": 3, "batch_size": 8, "logging_steps": 1, "threads": 1}
-    config = written(tmp_path, model=model, train=few)
+    config = written(tmp_path, model=model, train={**FEW, "max_steps": 3, "batch_size": 8})
     one, two = tmp_path / "one", tmp_path / "two"
     in_process(config, f"output={one}")
     packed = ["train.batch_size=4", "train.pack=2", "train.gradient_checkpointing=true"]
@@ -108,13 +101,8 @@ def test_resumed_on_another_number_of_processes_no_example_comes_twice_or_is_ski
     config = written(tmp_path)
     out, whole, rows = tmp_path / "run", tmp_path / "whole", tmp_path / "rows"
     rows.mkdir()
-    common = [
-        config,
-        f"train.max_steps={steps}",
-        "train.lr_scheduler_type=constant_with_warmup",
-        "train.save_steps=100",
-    ]
-    common += ["train.logging_steps=1", ZERO3, "train.gradient_accumulation_steps=2"]
+    rest = "lr_scheduler_type=constant_with_warmup save_steps=100 logging_steps=1 gradient_accumulation_steps=2"
+    common = [config, f"train.max_steps={steps}", ZERO3, *(f"train.{setting}" for setting in rest.split())]
     in_process(*common, f"output={whole}", "train.deepspeed=null")
     command = [DRIVER, *common, f"output={out}"]
     stopped(start([*launcher(2), *command], RECORD_ROWS=str(rows), CHUNK="100", STOP_AFTER=str(every)))
@@ -159,9 +147,7 @@ def test_a_slurm_job_that_is_signalled_saves_asks_to_be_requeued_and_goes_on(tmp
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     out, whole = tmp_path / "run", tmp_path / "whole"
-    config = written(
-        tmp_path, train={"max_steps": 60, "batch_size": 8, "logging_steps": 1, "save_steps": 1000, "threads": 1}
-    )
+    config = written(tmp_path, train={**FEW, "max_steps": 60, "batch_size": 8, "save_steps": 1000})
     environment = {
         "SLURM_FAKE": str(tmp_path),
         "SLURM_JOB_ID": "7",

@@ -89,11 +89,7 @@ class World:
             found["niceness"] = os.getpriority(os.PRIO_PROCESS, self.victim.pid)
             found["processors"] = sorted(os.sched_getaffinity(self.victim.pid))
         library = Path(os.__file__).parent / "remedy_left.py"
-        left = [
-            library,
-            *(Path("/dev/shm", name) for name in ("remedy_left", "sem.remedy_left")),
-            Path("/dev/mqueue/remedy_left"),
-        ]
+        left = [library, *map(Path, ("/dev/shm/remedy_left", "/dev/shm/sem.remedy_left", "/dev/mqueue/remedy_left"))]
         found["left"] = [str(path) for path in left if path.exists()]
         for kind in ("shm", "msg", "sem"):
             with contextlib.suppress(OSError):
@@ -159,14 +155,8 @@ def attempt(box: Sandbox, world: World, family: str, name: str, hooked: bool) ->
     except Exception as error:
         after = f"the good program: {type(error).__name__}: {error}"
     escape = escape or world.escape()
-    return {
-        "family": family,
-        "name": name,
-        "escape": escape,
-        "outcome": outcome,
-        "after": after,
-        "seconds": round(seconds, 2),
-    }
+    found = {"family": family, "name": name, "escape": escape, "outcome": outcome, "after": after}
+    return found | {"seconds": round(seconds, 2)}
 
 
 def main() -> None:

@@ -63,15 +63,8 @@ HANDLER = "import signal\ndef late(*_): raise KeyError\nsignal.signal(signal.SIG
 
 
 def limited(**changes: Any) -> TracerConfig:
-    return TracerConfig(
-        **{
-            "timeout_seconds": 2,
-            "memory_megabytes": 512,
-            "max_frames": 5000,
-            "max_value_characters": 100_000,
-            **changes,
-        }
-    )
+    limits = {"timeout_seconds": 2, "memory_megabytes": 512, "max_frames": 5000, "max_value_characters": 100_000}
+    return TracerConfig.model_validate({**limits, **changes})
 
 
 @pytest.fixture(scope="module", params=["none", "landlock", "bubblewrap"])

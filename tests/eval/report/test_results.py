@@ -36,17 +36,12 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     conditions, records = together(
         made(MOSTLY, labels={"benchmark": "cruxeval"}, diagnostic="programs", states=0, state_exact=0.0),
         made(
-            [False, True],
-            labels={"benchmark": "own"},
-            diagnostic="programs",
-            outcome=["network", "ok"],
-            failure=["untraced", ""],
+            [False, True], "run", "programs", {"benchmark": "own"}, outcome=["network", "ok"], failure=["untraced", ""]
         ),
     )
     records = records[records["failure"] != "untraced"]
-    published = Published(
-        "a paper", {"benchmark": "cruxeval", "forcing": "free"}, {"Answer right": "88.0%"}, "other code."
-    )
+    alike = {"benchmark": "cruxeval", "forcing": "free"}
+    published = Published("a paper", alike, {"Answer right": "88.0%"}, "other code.")
     groups = grouped(conditions, records)
     head, *rows = right_table(groups, [published])
     shown = [dict(zip(head, row)) for row in rows]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from remedy.models.cache import MixerCache
 from remedy.models.decoder import DecoderForCausalLM
+from remedy.models.mixers.rnn import GRU
 from remedy.models.stacked import clip_by_member, losses, stack
+from remedy.settings import UserError
 from tests.models.small_decoders import FORMS, decoder, named
 
 
@@ -69,3 +72,20 @@ def test_a_member_of_nan_leaves_the_others_to_the_bit(mixers: tuple[str, ...]) -
         gradients.append([p.grad[[0, 2]] for p in stacked.parameters() if p.grad is not None])
         stacked.zero_grad()
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+
+
+class Gained(GRU):
+    """Its own parameter is read as a whole, not row by row."""
+
+    def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
+        return super().forward(x, cache) * self.gain.mean()
+
+
+def test_a_mixer_whose_own_parameters_are_read_otherwise_is_found_out() -> None:
+    models = members(("gru",), 2)
+    for number, model in enumerate(models, 1):
+        mixer = model.mixers()[0]
+        mixer.__class__ = Gained
+        mixer.gain = nn.Parameter(torch.full((32,), float(number)))
+    with pytest.raises(UserError, match=r"model\.mixers: gru cannot be stacked"):
+        stack(models)

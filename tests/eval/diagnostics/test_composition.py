@@ -36,13 +36,16 @@ def test_forcings_and_forms_are_never_pooled() -> None:
             rights = [right != (form == "flattened")] * 20
             names = [function or "a a"] * 20
             parts.append(made(rights, diagnostic="composition", labels=labels, functions=names))
-    _, records = together(*parts)
+    conditions, records = together(*parts)
     head, *rows = expectation_table(records)
     found = {(row[head.index("Forcing")], row[3]): (row[5].split("\n")[0], row[6]) for row in rows}
     assert found["free", "nested"] == ("0%", "0%")
     assert found["free", "flattened"] == ("100%", "0%")
     assert found["action_forced", "nested"] == ("100%", "100%")
     assert found["action_forced", "flattened"] == ("0%", "100%")
+    figure, _ = CompositionDiagnostic.sections(conditions, records)
+    drawn = figure.draw and figure.draw()
+    assert [panel.get_title() for panel in drawn.axes] == ["run\nstrings, free", "run\nstrings, action_forced"]  # type: ignore[union-attr]
 
 
 def test_the_correction_undoes_the_luck_of_functions_that_were_chosen() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from remedy.eval.report.groups import grouped
-from remedy.eval.report.results import held_out_table, result_sections, right_table
+from remedy.eval.report.results import curves, held_out_table, result_sections, right_table
 from remedy.eval.tables.sections import Published
 from tests.eval.made_records import made, together
 
@@ -30,6 +30,17 @@ def test_a_row_for_every_recipe_and_condition() -> None:
     assert (shown[0]["Right"], shown[0]["Each seed"]) == ("62 %\n0 to 100 %", "50, 75 %")
     assert (shown[2]["Right"], shown[2]["Each seed"]) == ("25 %\n17 to 35 %", "")
     assert [one["Solved"] for one in shown[::2]] == ["0 of 2\n0 to 84 % of all", "0 of 1\n0 to 98 % of all"]
+
+
+def test_a_line_for_every_recipe_through_its_lengths() -> None:
+    figure = curves(GROUPS, "length")
+    assert figure is not None
+    found = {str(line.get_label()): [*line.get_xydata()] for line in figure.axes[0].get_lines()}  # type: ignore[misc]
+    assert {name: [tuple(point) for point in line] for name, line in found.items()} == {
+        "a": [(4, 0.625), (8, 0.625)],
+        "b": [(4, 0.25), (8, 0.25)],
+    }
+    assert curves(GROUPS[-1:], "length") is None
 
 
 def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs() -> None:

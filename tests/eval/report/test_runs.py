@@ -6,7 +6,7 @@ from typing import Any
 from remedy.eval.records.folder import read_request
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.page import compose
-from remedy.eval.report.runs import runs_table
+from remedy.eval.report.runs import losses, runs_table
 from remedy.eval.report.wording import evidence_row
 from remedy.eval.tables.sections import Section
 from tests.eval.made_records import made, write_evaluation
@@ -64,3 +64,17 @@ def test_a_model_as_it_is_is_said_to_be_not_trained(tmp_path: Path) -> None:
     assert not as_it_is(request)  # one of our decoders: random weights, of a seed
     request["checkpoint"]["mixers"] = {}
     assert as_it_is(request)
+
+
+def test_runs_that_validated_are_drawn(tmp_path: Path) -> None:
+    curve = [[400, 2.0, 0.0], [800, 1.0, 0.5]]
+    folders = [evaluation(tmp_path, "a", curve=curve), evaluation(tmp_path, "b", curve=curve, kept_step=400)]
+    folders.append(evaluation(tmp_path, "c"))
+    found = section(folders, "Validation while training")
+    drawn = found.draw and found.draw()
+    assert drawn is not None
+    assert [[list(line.get_ydata()) for line in panel.get_lines()] for panel in drawn.axes] == [
+        [[2.0, 1.0]] * 2,
+        [[0.0, 0.5]] * 2,
+    ]
+    assert losses([read_request(one) for one in folders]) == {"a": 1.0, "b": 2.0}

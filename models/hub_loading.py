@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from remedy.settings import UserError
 
@@ -29,16 +29,6 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise kind(f"{what} ({_reason(error)})") from None
-
-
-def read_config(name: str, what: str) -> PretrainedConfig:
-    """The configuration of a model by hub name or folder.
-
-    Raises:
-        UserError: as `read`.
-    """
-    config: PretrainedConfig = read(what, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
-    return config
 
 
 def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:

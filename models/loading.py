@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from remedy.files import replace_file, writing
 from remedy.models import decoder
 from remedy.models import tokenizer as tokenizers
 from remedy.models.card import write_card
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.hub_loading import read, read_config, read_model
+from remedy.models.hub_loading import read, read_model
 from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, SEAL, check_model, seal_model
 from remedy.models.pretrained import (
@@ -165,7 +165,10 @@ def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
 def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
     """Return what stands beside a model's weights."""
     folder = Path(path)
-    config = read_config(path, f"checkpoint {path}: not a model folder or a reachable model")
+    config: PretrainedConfig = read(
+        f"checkpoint {path}: not a model folder or a reachable model",
+        lambda: AutoConfig.from_pretrained(path, trust_remote_code=False),
+    )
     if (folder / tokenizers.FILE).exists():
         tokenizer = tokenizers.load(folder)
     elif isinstance(config, DecoderConfig):

@@ -54,12 +54,9 @@ def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
     return FILLED | {"zero_optimization": zero}
 
 
-def zero_section(settings: TrainSettings) -> dict[str, Any]:
-    """ZeRO's section of a run's JSON; of stage 0 without DeepSpeed."""
-    if settings.deepspeed is None:
-        return {"stage": 0}
-    section: dict[str, Any] = deepspeed_json(settings.deepspeed)["zero_optimization"]
-    return section
+def zero_stage(settings: TrainSettings) -> int:
+    """ZeRO's stage of a run; 0 without DeepSpeed."""
+    return 0 if settings.deepspeed is None else deepspeed_json(settings.deepspeed)["zero_optimization"]["stage"]
 
 
 def join(on_cpu: bool) -> None:

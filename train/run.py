@@ -38,7 +38,7 @@ from remedy.train.arguments import (
     gather_by_layer,
     to_universal,
     training_arguments,
-    zero_section,
+    zero_stage,
 )
 from remedy.train.checkpoints import Checkpoints, NewSchedule, Sealed, copy_model, quarantine, starting_point
 from remedy.train.config import DIVERGED, RunConfig
@@ -91,7 +91,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     decoder, dtype = model if isinstance(model, DecoderForCausalLM) else None, DTYPES[config.train.precision]
     if decoder is not None:  # on every process, and before the Trainer wraps the model
         find_kernels(decoder.mixers(), arguments.device, dtype)
-        if config.train.pack > 1 and zero_section(config.train)["stage"] == 3:
+        if config.train.pack > 1 and zero_stage(config.train) == 3:
             gather_by_layer(decoder)
     rows = build_rows(config, tokenizer)
     stop, progress, tracking = StopOnSignal(), ProgressLine(config.name), Tracking(config)
@@ -171,7 +171,7 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
     """
     if isinstance(config.model, DecoderSettings):
         return DecoderForCausalLM(model_config(config.model, tokenizer))
-    sharded = zero_section(config.train)["stage"] == 3
+    sharded = zero_stage(config.train) == 3
     return build_pretrained(config.model, tokenizer, DTYPES[config.train.precision], sharded)
 
 

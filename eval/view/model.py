@@ -143,10 +143,10 @@ class View:
             if mine
         ]
 
-    def steps(self) -> list[int]:
-        """Tokens that a model chose by the step of their probability; empty where it chose none."""
-        steps = [token.step for block in self.blocks for token in block.chosen if token.step is not None]
-        return [steps.count(step) for step in range(len(STEPS))] if steps else []
+    @property
+    def judged(self) -> bool:
+        """Say if the probability of a token that a model chose is known."""
+        return any(token.step is not None for block in self.blocks for token in block.chosen)
 
     def supervised_share(self) -> float:
         """The share of the tokens that are supervised."""

@@ -84,12 +84,12 @@ class Terminal:
             for line in _plain(view, self._ids):
                 self.say(line)
             return
-        self._labels = WITH_BARS if view.steps() else LABELS
+        self._labels = WITH_BARS if view.judged else LABELS
         self._print(_legend(view))
         self.say(f"{share_said(view)}\n")
         if view.compared:
             self._row(Text(), Text("true", style="bold"), Text("written", style="bold"))
-        if view.steps():
+        if view.judged:
             steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
             self.say(Text.assemble(("the model's own probability of a token: ", FAINT), *steps))
         for block in view.blocks:

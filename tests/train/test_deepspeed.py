@@ -9,7 +9,7 @@ from transformers import TrainingArguments
 
 from remedy.settings import ConfigError, build
 from remedy.train import arguments
-from remedy.train.arguments import training_arguments, zero_section
+from remedy.train.arguments import training_arguments, zero_stage
 from remedy.train.config import RunConfig
 from tests.train.launching import CONFIG
 
@@ -40,7 +40,7 @@ def test_a_hand_written_file_is_kept_where_it_agrees_or_says_nothing(made: Any, 
     assert zero.items() <= found["zero_optimization"].items()
     assert found["wall_clock_breakdown"] is True
     assert found["train_micro_batch_size_per_gpu"] == 32
-    assert zero_section(config.train)["stage"] == 2
+    assert zero_stage(config.train) == 2
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ MARK = Style(color="#b3261e", bold=True)
 FAINT = Style(dim=True)
 BAR, LABELS, WITH_BARS = 8, 12, 28
 """Widths of the bar of a probability, of labels alone, and of labels with such bars."""
-PAGE = 160
+PAGE = 128
 """Characters of a line of a page."""
 
 

@@ -14,6 +14,7 @@ import pytest
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.execution.recorder import Recorder
 from remedy.data_gen.execution.tracer import trace
+from tests.data_gen.execution.library_programs import library_programs
 from tests.data_gen.execution.random_programs import Writer
 from tests.data_gen.execution.reference_tracer import Unreadable, steps
 
@@ -90,3 +91,10 @@ def test_frames_of_random_programs_are_the_references(count: int, own_process: N
     assert found["ok"] > count * 2 // 5
     assert found["raised"] > count // 5
     assert found["ok"] + found["raised"] > count * 97 // 100
+
+
+@pytest.mark.slow
+def test_frames_of_the_standard_library_are_the_references(own_process: None) -> None:
+    found = outcomes(library_programs())
+    assert found["ok"] > 60
+    assert set(found) <= {"ok", "raised", "repr"}

@@ -35,7 +35,7 @@ def test_a_row_for_every_recipe_and_condition() -> None:
 def test_a_line_for_every_recipe_through_its_lengths() -> None:
     figure = curves(GROUPS, "length")
     assert figure is not None
-    found = {str(line.get_label()): [*line.get_xydata()] for line in figure.axes[0].get_lines()}  # type: ignore[misc]
+    found = {str(line.get_label()): [*line.get_xydata()] for line in figure.axes[0].get_lines()}
     assert {name: [tuple(point) for point in line] for name, line in found.items()} == {
         "a": [(4, 0.625), (8, 0.625)],
         "b": [(4, 0.25), (8, 0.25)],

@@ -53,16 +53,14 @@ def panels(count: int, shared: bool = True) -> tuple[Figure, list[Axes]]:
     return figure, axes[:count]
 
 
-def line(
-    panel: Axes, points: Mapping[Any, Interval], label: str, number: int, style: str = "-", band: bool = True
-) -> None:
-    """Estimates with their intervals against numbers. `number` gives the colour and the marker. Intervals are a band, or else, and of
-    one point, bars."""
+def line(panel: Axes, points: Mapping[Any, Interval], label: str, number: int, style: str = "-") -> None:
+    """Estimates with their intervals against numbers. `number` gives the colour and the marker. Intervals are a band, of one point a
+    bar."""
     xs = sorted(points)
     if not xs:
         return
     centre, low, high = zip(*(points[x] for x in xs))
-    if band and len(xs) > 1:
+    if len(xs) > 1:
         panel.fill_between(xs, low, high, color=colour(number), alpha=0.13, lw=0)
     else:
         panel.vlines(xs, low, high, color=colour(number), alpha=0.5, lw=1.2)

@@ -160,9 +160,11 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
         ends = [marks for one, marks in brackets if one is kind]
         known = []
         if not ends and write is None:
+            if not flags(kind) & heap:
+                return shown
             every = [pair for base in bases(kind)[::-1] for pair in copied(of_class(members(base)))]
             known = [(name, part) for name, part in every if exact_type(name) is string]
-            if not flags(kind) & heap or mapping(known)["__repr__"] is not default:
+            if mapping(known)["__repr__"] is not default:
                 return shown
         before, after = ends[0] if ends else (f"<{name_of(kind)}", ">")
         if identity(value) in path or length(path) >= deepest:

@@ -29,7 +29,9 @@ def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
 
     def array(value: Any) -> str:
         shape, dtype, first = own(value, "shape"), own(value, "dtype"), own(value, "flat")[most]
-        code, said = dtype.kind, "bool" if dtype.kind == "b" else dtype.str
+        code = dtype.kind
+        # StringDType's own text has the repr of what stands for a missing string, with its address.
+        said = "bool" if code == "b" else "StringDType" if code == "T" else dtype.str
         for one, kind in numbers:
             if code == one:
                 said = f"{kind}{8 * dtype.itemsize}"
@@ -43,9 +45,10 @@ def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
                 return found
             parts: list[str] = []
             for _ in range(shape[axis]):
-                parts.append(block(axis + 1) if left else "...")
-                if parts[-1] == "...":
+                if not left:
+                    parts.append("...")
                     break
+                parts.append(block(axis + 1))
             return f"[{' '.join(parts)}]"
 
         return f"<ndarray shape={string(shape)} dtype={said} {block(0) if left else '[]'}>"

@@ -38,10 +38,10 @@ def draw_marks(program: Program, share: float, key: int, among: Iterable[int] | 
     drawn = rng.key(key, rng.MARKS, 0)
     for number in sorted(set(_statements(program.code) if among is None else among) & ends):
         line = lines[number - 1]
-        free = MARKER not in line and "\r" not in line and not _ends_in_mark(line)
+        free = MARKER not in line and not _ends_in_mark(line)
         if free and rng.below(rng.bits(drawn, number), 1_000_000) < share * 1_000_000:
             lines[number - 1] = f"{line.rstrip()}  {MARK}"
-    return program if "\r" in program.code else replace(program, code="\n".join(lines))
+    return replace(program, code="\n".join(lines))
 
 
 def _ends_in_mark(comment: str) -> bool:
@@ -56,7 +56,7 @@ def _line_ends(code: str) -> set[int]:
 def _tokens(code: str) -> Iterator[tokenize.TokenInfo]:
     """As far as it can be cut into tokens: a program that does not compile has no trace."""
     with contextlib.suppress(tokenize.TokenError, SyntaxError):
-        yield from tokenize.generate_tokens(io.StringIO(code).readline)
+        yield from tokenize.generate_tokens(io.StringIO(code, newline=None).readline)  # a lone \r ends a line too
 
 
 def _statements(code: str) -> Iterator[int]:

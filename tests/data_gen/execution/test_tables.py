@@ -26,6 +26,9 @@ ARRAYS = {
     "np.array(['2020-01-02'], 'M8[D]')": "<ndarray shape=(1,) dtype=<M8[D] [2020-01-02]>",
     "[{'k': Holder(np.arange(2))}]": "[{'k': <Holder held=<ndarray shape=(2,) dtype=int64 [0 1]>>}]",
     "cycle()": "<ndarray shape=(2,) dtype=|O [<ndarray ...> Own()]>",
+    "np.array([['a', Dots]] * 2, np.dtypes.StringDType(na_object=Dots))": (
+        "<ndarray shape=(2, 2) dtype=StringDType [['a' ...] ['a' ...]]>"
+    ),
     "ndarray()": "<ndarray shape=1>",  # the program's own class
     "Sub((2,))": "Sub([0., 0.])",
     "1": "1",
@@ -35,6 +38,9 @@ class Holder:
     def __init__(self, held): self.held = held
 class Own:
     def __repr__(self): return "Own()"
+class Dotted:
+    def __repr__(self): return "..."
+Dots = Dotted()
 class Sub(np.ndarray):
     def __new__(cls, shape): return np.zeros(shape).view(cls)
 class ndarray:

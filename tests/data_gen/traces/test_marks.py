@@ -113,6 +113,14 @@ def test_a_marked_program_means_the_same(path: Path) -> None:
     } | marked_lines(code)
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_lines_that_end_in_carriage_returns_are_marked_alike(end: str) -> None:
+    code = OWN.replace("\n", end)
+    marked, usual = (draw_marks(Program(one), 0.8, 1).code for one in (code, OWN))
+    assert ast.dump(ast.parse(marked)) == ast.dump(ast.parse(code))
+    assert marked_lines(marked) == marked_lines(usual.replace("\n", end)) == marked_lines(usual) != frozenset()
+
+
 def test_a_programs_own_marks_are_its_comments_and_no_strings() -> None:
     assert marked_lines(
         "x = 1  # show\ny = '# show'\nz = '''\n# show\n'''  # a note # show\nw = (1,  # show \n 2)\n"

@@ -24,6 +24,7 @@ HORIZON = label(
     "Commands since the last state that shows all variables, at most: what a model has to follow by itself. All of a program's where "
     "its states show one variable, or only the first and the last are kept.",
     along=("length",),
+    asked=True,
 )
 REPERTOIRE = label(
     "repertoire",
@@ -71,7 +72,9 @@ class PermutationDiagnostic(Diagnostic):
             revealed = data.changed(settings, "diagnostic permutation")
             for length in self.lengths:
                 changed = revealed.changed({"task.length": length}, "diagnostic permutation")
-                labels = {"length": length, "horizon": horizon(length, changed.reveal), **own}
+                labels = {"length": length, **own}
+                if changed.reveal.at is None:  # else each program has its own
+                    labels["horizon"] = horizon(length, changed.reveal)
                 found += [self.condition(changed, forcing, self.examples, split, **labels) for forcing in self.forcing]
         return found
 

@@ -22,10 +22,11 @@ def test_every_length_under_every_spacing_and_forcing() -> None:
     assert [c.labels["length"] for c in conditions] == [c.data.task.model_dump()["length"] for c in conditions]
 
 
-def test_conditions_of_marked_lines_say_so() -> None:
+def test_conditions_of_marked_lines_say_so_and_have_no_horizon() -> None:
     marked = DATA.changed({"reveal.spacing": math.inf, "reveal.at": 0.25})
     (found,) = DIAGNOSTICS["permutation"].model_validate({"lengths": [3]}).conditions(marked, "test")
-    assert (found.labels["spacing"], found.labels["at"], found.labels["horizon"]) == (math.inf, "0.25", 3)
+    assert (found.labels["spacing"], found.labels["at"]) == (math.inf, "0.25")
+    assert "horizon" not in found.labels  # a mark starts it anew
     assert "__at-0.25__" in found.slug
 
 

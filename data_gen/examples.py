@@ -127,7 +127,8 @@ def executions(data: DataConfig, split: str, indices: Sequence[int], workers: in
     task, places = data.task, [int(index) for index in indices]
     if data.reveal.at == "marks" and not task.has_marks():
         raise ConfigError(
-            f"data.reveal.at marks: no line of {task.name} ends in `{MARK}`: mark some, or give the share of lines to mark (0.25)"
+            f"data.reveal.at marks: no line of {task.name} ends in `{MARK}` (rewrites drop comments): mark some, or give the share of "
+            "lines to mark (0.25)"
         )
     with collector_paused():
         drawn = [_marked(one, data) for one in task.draw(split, places, data.seed, data.writes_sessions)]

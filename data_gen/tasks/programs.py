@@ -125,7 +125,7 @@ class ProgramsTask(Task):
         return len(split_cases(self, split))
 
     def has_marks(self) -> bool:
-        return _have_marks(self)
+        return not self.rewrites and _have_marks(self)  # a program that is rewritten loses its comments
 
     def split_rule(self) -> str:
         if load_cases(self)[0].split is not None:

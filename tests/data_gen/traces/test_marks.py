@@ -156,7 +156,11 @@ def test_what_would_do_nothing_is_refused(changes: dict[str, Any], says: str) ->
         build(DataConfig, {"task": PERMUTATION, **changes}, "test")
 
 
-def test_marks_are_asked_of_programs_that_have_some() -> None:
-    data = DataConfig.model_validate({"task": PERMUTATION, "reveal": {"spacing": 2, "at": "marks"}})
-    with pytest.raises(ConfigError, match="no line of permutation ends in `# show`"):
-        example(data, "train", 0)
+def test_marks_are_asked_of_programs_that_have_some_and_keep_them(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"code": "def f(x):\n    return x  # show", "input": "1"}) + "\n")
+    own = {"kind": "programs", "path": str(path)}
+    for task, split in ((PERMUTATION, "train"), ({**own, "rewrites": ["temporaries"]}, "all")):
+        data = DataConfig.model_validate({"task": task, "reveal": {"spacing": 2, "at": "marks"}})
+        with pytest.raises(ConfigError, match=r"ends in `# show`.*rewrites"):
+            example(data, split, 0)

@@ -31,7 +31,8 @@ class CostSettings(Settings):
     locals: tuple[Literal["full", "diff", "changes", "one_in_turn"], ...] = Field(
         default=("full", "diff"), min_length=1
     )
-    """Contents of states: all variables; all, with `..` for unchanged values (`diff`); or one variable in turn."""
+    """Contents of states: all variables; all, with `..` for unchanged values (`diff`); the same, but no state where nothing has changed
+    (`changes`); or one variable in turn."""
     string_encodings: tuple[EncodingName, ...] = Field(default=("plain",), min_length=1)
     """How string values are written."""
     limits: tuple[Annotated[int, Field(ge=1, le=1_000_000_000)], ...] = (2048, 8192, 32768)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from remedy.data_gen.execution.program import Value
-from remedy.data_gen.execution.tables import array_writer, table_writer
+from remedy.data_gen.execution.tables import HEAP_TYPE, array_writer, table_writer
 
 _ADDRESS = (
     r" (?:at 0x[0-9a-fA-F]+"
@@ -92,8 +92,6 @@ describe_object = _describer(object.__repr__)
 
 MOST_ATTRIBUTES, DEEPEST = 16, 4
 """Attributes of an object that are written, and levels of objects and containers in one another."""
-_HEAP_TYPE = 1 << 9
-"""The flag of types that are made while Python runs, as every `class` is."""
 _INSIDE = (" object>", "array(", "\n", "Series(")
 """One of them is in the repr of every container that holds what is written otherwise."""
 
@@ -109,7 +107,7 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
     """
     exact_type, plain, identity, length, name_of, string = type, describe, id, len, type_name, str
     new_value, pairs, copied, in_order = tuple.__new__, dict.items, list, sorted
-    flags, heap, of_class = type.__dict__["__flags__"].__get__, _HEAP_TYPE, types.MappingProxyType.items
+    flags, heap, of_class = type.__dict__["__flags__"].__get__, HEAP_TYPE, types.MappingProxyType.items
     bases, members = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
     default, slot, instance_dict = object.__repr__, types.MemberDescriptorType, types.GetSetDescriptorType
     most, deepest = MOST_ATTRIBUTES, DEEPEST

@@ -11,7 +11,8 @@ from typing import Any
 
 MOST_VALUES, MOST_LINES = 64, 16
 """Values of an array, and rows and columns of a table, that are written."""
-_HEAP_TYPE = 1 << 9
+HEAP_TYPE = 1 << 9
+"""The flag of types that are made while Python runs, as every `class` is."""
 _NUMBERS = (("i", "int"), ("u", "uint"), ("f", "float"), ("c", "complex"))
 
 Text = Callable[[Any], str]
@@ -20,7 +21,7 @@ Text = Callable[[Any], str]
 def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
     """Make what tells the type of an array, and what writes one, `<ndarray shape=(2, 3) dtype=int64 [[1 2 3] [4 5 6]]>`; `text` writes
     what is in it."""
-    flags, heap = type.__dict__["__flags__"].__get__, _HEAP_TYPE
+    flags, heap = type.__dict__["__flags__"].__get__, HEAP_TYPE
     name, module, own = type.__dict__["__name__"].__get__, type.__dict__["__module__"].__get__, object.__getattribute__
     length, string, most, numbers = len, str, slice(0, MOST_VALUES), _NUMBERS
 

@@ -24,7 +24,42 @@ from transformers.cache_utils import (
 )
 
 
-class MixerCache(Cache):
+class GrowingCache(Cache):
+    """Keys and values grow in place: to concatenate them would copy all of them for every token."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        layer: Any = self.layers[layer_idx]
+        if torch.is_grad_enabled() or type(layer) not in (DynamicLayer, LinearAttentionAndFullAttentionLayer):
+            return super().update(key_states, value_states, layer_idx, *args, **kwargs)
+        if layer.keys is None or not layer.keys.numel():
+            layer.lazy_initialization(key_states, value_states)
+            layer.keys, layer.values = key_states[:, :, :0], value_states[:, :, :0]
+        layer.keys, layer.values = _appended(layer.keys, key_states), _appended(layer.values, value_states)
+        return layer.keys, layer.values
+
+
+def _appended(past: Tensor, new: Tensor) -> Tensor:
+    """`past` (B, H, P, D) with `new` (B, H, T, D) after it, in the same memory if that has room, else in some that has."""
+    (batch, heads, held, width), count = past.shape, new.shape[2]
+    room = past.stride(1) // width  # places for tokens, in a buffer that was made below
+    start = past.storage_offset() % (room * width) // width if room else 0
+    strides = (heads * room * width, room * width, width, 1)
+    if held and past.stride() == strides and start + held + count <= room:
+        longer = past.as_strided((batch, heads, held + count, width), strides)
+    else:
+        longer = new.new_empty(batch, heads, held + count + max(64, held // 4), width)[:, :, : held + count]
+        longer[:, :, :held] = past
+    longer[:, :, held:] = new
+    return longer
+
+
+class GrowingDynamicCache(GrowingCache, DynamicCache):
+    """A cache of a model of Transformers."""
+
+
+class MixerCache(GrowingCache):
     """Keys and values, convolution windows or recurrent states, whichever each layer's mixer stores; batch comes first."""
 
     def __init__(self, layers: int) -> None:
@@ -130,7 +165,7 @@ class Cut(NamedTuple):
 
 def is_batchable(cache: object) -> bool:
     """Say if rows of a cache can be joined and parted: all of its layers are of known kinds."""
-    return type(cache) in (MixerCache, DynamicCache) and all(type(one) in KEYS + STATES for one in cache.layers)  # type: ignore[attr-defined]
+    return type(cache) in (MixerCache, GrowingDynamicCache) and all(type(one) in KEYS + STATES for one in cache.layers)  # type: ignore[attr-defined]
 
 
 def has_keys(cache: Cache) -> bool:

@@ -13,10 +13,20 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
 from transformers.cache_utils import Cache
 
-from remedy.models.cache import KEYS, Cut, MixerCache, copied, cropped, has_keys, is_batchable, joined, selected
+from remedy.models.cache import (
+    KEYS,
+    Cut,
+    GrowingDynamicCache,
+    MixerCache,
+    copied,
+    cropped,
+    has_keys,
+    is_batchable,
+    joined,
+    selected,
+)
 from remedy.models.loading import input_device
 from remedy.models.protocol import CausalLM
 
@@ -82,7 +92,7 @@ class CachedModel:
 
     def _new_cache(self) -> Cache:
         make: Any = getattr(self.model, "new_cache", None)
-        cache: Cache = make() if make is not None else DynamicCache(config=self.model.config)
+        cache: Cache = make() if make is not None else GrowingDynamicCache(config=self.model.config)
         return cache
 
 

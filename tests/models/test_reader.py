@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import BertConfig, BertLMHeadModel
+from transformers.cache_utils import DynamicLayer
 
+from remedy.models.cache import Cut, GrowingDynamicCache, copied, cropped, selected
 from remedy.models.chunks import Kind
 from remedy.models.context_length import ContextLimit, context_limit
 from remedy.models.reader import ModelReader
@@ -123,3 +127,32 @@ def test_a_context_ends_where_a_table_of_positions_does(
     model = tiny_model(family, VOCABULARY, **settings)
     assert context_limit(model) == limit
     assert ModelReader(model).limit == (limit.tokens if limit is not None and limit.hard else None)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["cut", "part", "copy", "read"]), st.integers(1, 90)), min_size=1, max_size=8)
+)
+@torch.no_grad()
+def test_keys_that_grow_in_place_are_those_that_are_concatenated(steps: list[tuple[str, int]]) -> None:
+    cache, rows = GrowingDynamicCache(), 3
+    cache.layers = [DynamicLayer()]
+    true = torch.empty(rows, 2, 0, 4)
+    copies = []
+    for number, (kind, count) in enumerate([("read", 3), *steps]):
+        tokens = true.shape[-2]
+        if kind == "copy":
+            copies.append((copied(cache), true.clone()))
+        elif kind == "part" and rows > 1:
+            rows, true = rows - 1, true[1:]
+            cache = selected(cache, range(1, rows + 1), [tokens] * rows)
+        elif kind == "cut" and tokens > 1:
+            kept = tokens - min(count, tokens - 1)
+            true = true[:, :, :kept]
+            cache = cropped(cache, Cut(tokens - kept, [0] * rows, [kept] * rows))
+        elif kind == "read":
+            new = torch.full((rows, 2, count, 4), float(number))
+            true = torch.cat([true, new], dim=-2)
+            cache.update(new, -new, 0)
+        for one, expected in [*copies, (cache, true)]:
+            torch.testing.assert_close(one.layers[0].keys, expected)
+            torch.testing.assert_close(one.layers[0].values, -expected)

@@ -24,7 +24,8 @@ from remedy.settings import load
 CONFIGS = Path(__file__).parents[1] / "configs" / "study"
 QUESTIONS = (
     *("mixers", "mixers_longer", "horizon", "reveals", "groups"),
-    *("wrong_actions", "repeats", "strings", "equal_examples", "accuracy_per_token", "failing_share", "pretrained"),
+    *("wrong_actions", "repeats", "strings", "equal_examples", "accuracy_per_token", "failing_share"),
+    *("pretrained", "executor"),
 )
 """The questions with records, in the order of the study's page."""
 REQUEST = "evaluation/evaluation.json"
@@ -40,8 +41,8 @@ PAST = {
     }
 }
 """By question and place, comparisons of code that is gone (Mamba-3 was in commit ef0c9f3): published levels count them."""
-AXES = ("length", "depth")
-"""Labels along which rates stand in the columns of a table."""
+AXES = ("length", "depth", "forcing")
+"""Labels along which rates stand in the columns of a table: the first that a question has."""
 INTRODUCTION = """\
 # Every verdict and rate of the study
 
@@ -167,14 +168,14 @@ def rate_rows(question: Path) -> list[list[str]]:
     keys = ["recipe", *groups, *varying]
     rows = rows.assign(recipe=recipe, **{name: rows[name].map(_plain) for name in varying})
     values = sorted(rows[axis].dropna().unique()) + ([None] if rows[axis].isna().any() else [])
-    found = [[*map(_title_of, keys), *(f"{axis} {value:g}" if value is not None else "other" for value in values)]]
+    found = [[*map(_title_of, keys), *("other" if value is None else f"{axis} {_plain(value)}" for value in values)]]
     lines = rows.groupby(keys, sort=False)
     for key, mine in sorted(lines, key=lambda line: [_place(name, value) for name, value in zip(keys, line[0])]):
         found.append([*map(str, key), *(_cell(mine, axis, value) for value in values)])
     return found
 
 
-def _cell(rows: pd.DataFrame, axis: str, value: float | None) -> str:
+def _cell(rows: pd.DataFrame, axis: str, value: object) -> str:
     mine = rows[rows[axis].isna()] if value is None else rows[rows[axis] == value]
     return percent([float(right(seed).mean()) for _, seed in mine.groupby("folder")])
 

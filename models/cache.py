@@ -43,8 +43,9 @@ class GrowingCache(Cache):
 def _appended(past: Tensor, new: Tensor) -> Tensor:
     """`past` (B, H, P, D) with `new` (B, H, T, D) after it, in the same memory if that has room, else in some that has."""
     (batch, heads, held, width), count = past.shape, new.shape[2]
-    room = past.stride(1) // width  # places for tokens, in a buffer that was made below
-    start = past.storage_offset() % (room * width) // width if room else 0
+    # The memory is that of a buffer as it is made below, and of nothing else, if its size says the same as the strides.
+    room = past.untyped_storage().nbytes() // (past.element_size() * batch * heads * width)
+    start = past.storage_offset() // width
     strides = (heads * room * width, room * width, width, 1)
     if held and past.stride() == strides and start + held + count <= room:
         longer = past.as_strided((batch, heads, held + count, width), strides)

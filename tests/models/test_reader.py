@@ -130,18 +130,23 @@ def test_a_context_ends_where_a_table_of_positions_does(
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["cut", "part", "copy", "read"]), st.integers(1, 90)), min_size=1, max_size=8)
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.lists(st.tuples(st.sampled_from(["cut", "part", "copy", "read"]), st.integers(1, 90)), min_size=1, max_size=8),
 )
 @torch.no_grad()
-def test_keys_that_grow_in_place_are_those_that_are_concatenated(steps: list[tuple[str, int]]) -> None:
-    cache, rows = GrowingDynamicCache(), 3
+def test_keys_that_grow_in_place_are_those_that_are_concatenated(
+    rows: int, heads: int, steps: list[tuple[str, int]]
+) -> None:
+    cache = GrowingDynamicCache()
     cache.layers = [DynamicLayer()]
-    true = torch.empty(rows, 2, 0, 4)
+    true = torch.empty(rows, heads, 0, 4)
     copies = []
     for number, (kind, count) in enumerate([("read", 3), *steps]):
         tokens = true.shape[-2]
         if kind == "copy":
-            copies.append((copied(cache), true.clone()))
+            copies.append((cache, true.clone()))
+            cache = copied(cache)
         elif kind == "part" and rows > 1:
             rows, true = rows - 1, true[1:]
             cache = selected(cache, range(1, rows + 1), [tokens] * rows)
@@ -150,7 +155,7 @@ def test_keys_that_grow_in_place_are_those_that_are_concatenated(steps: list[tup
             true = true[:, :, :kept]
             cache = cropped(cache, Cut(tokens - kept, [0] * rows, [kept] * rows))
         elif kind == "read":
-            new = torch.full((rows, 2, count, 4), float(number))
+            new = torch.full((rows, heads, count, 4), float(number))
             true = torch.cat([true, new], dim=-2)
             cache.update(new, -new, 0)
         for one, expected in [*copies, (cache, true)]:

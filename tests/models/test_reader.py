@@ -161,3 +161,12 @@ def test_keys_that_grow_in_place_are_those_that_are_concatenated(
         for one, expected in [*copies, (cache, true)]:
             torch.testing.assert_close(one.layers[0].keys, expected)
             torch.testing.assert_close(one.layers[0].values, -expected)
+
+
+@torch.no_grad()
+def test_keys_are_not_copied_for_every_token() -> None:
+    cache = GrowingDynamicCache()
+    cache.layers = [DynamicLayer()]
+    tokens = torch.ones(2, 3, 1, 4)
+    places = {cache.update(tokens, tokens, 0)[0].data_ptr() for _ in range(64)}
+    assert len(places) == 1

@@ -19,6 +19,8 @@ from remedy.launch.console import (
     load_one,
     target,
 )
+from remedy.messages import escaped
+from remedy.owner import owned
 from remedy.settings import UserError, load
 
 
@@ -195,9 +197,16 @@ def harvest(
     from remedy.data_gen.harvest.run import harvest_all
 
     options = Options(calls, seed, python, workers, Known())
-    harvest_all(
-        packages, out, licences or [], against or [], options, show_duplicates, lambda line: print(line, flush=True)
-    )
+    with owned(out.parent, f"-{out.name}"):
+        harvest_all(
+            packages,
+            out,
+            licences or [],
+            against or [],
+            options,
+            show_duplicates,
+            lambda line: print(escaped(line, "\n"), flush=True),
+        )
     if not out.exists() or not out.stat().st_size:
         print("no program was found: the lines above count why")
     else:

@@ -83,7 +83,7 @@ def rewrite(file: Path, only: Sequence[str]) -> str:
         program = Program(code, str(file))
         program.entry_point()
         return rewrite_program(program, kinds).code
-    return rewrite_source(code, kinds)
+    return rewrite_source(code, kinds, str(file))
 
 
 def _read(file: Path) -> str:

@@ -180,7 +180,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def _parsed(text: str, where: str) -> Any:
     try:
         return yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError of a date that is none
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a ValueError of a date that is none
         raise ConfigError(f"{where}: not valid YAML: {one_line(str(error))}") from None
 
 

@@ -34,16 +34,16 @@ def closed(root: Path, module: Module, function: ast.FunctionDef) -> str:
         Refused: it cannot be made, or is too long.
     """
     try:
-        code = _Closure(root, module, function, True).code()
-    except Refused:
-        if not function.decorator_list:
-            raise
-        code = _Closure(root, module, function, False).code()
-    if len(code) > MOST_CHARACTERS:
-        raise Refused(f"longer than {MOST_CHARACTERS:,} characters")
-    try:
+        try:
+            code = _Closure(root, module, function, True).code()
+        except Refused:
+            if not function.decorator_list:
+                raise
+            code = _Closure(root, module, function, False).code()
+        if len(code) > MOST_CHARACTERS:
+            raise Refused(f"longer than {MOST_CHARACTERS:,} characters")
         ast.parse(code)
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Refused("its text cannot be cut out") from None
     return code
 

@@ -232,13 +232,13 @@ def _run_examples(modules: list[str], files: list[str], recorder: Recorder) -> N
     runner = doctest.DocTestRunner(verbose=False)
     tests: list[Any] = []
     for name in modules:
-        with contextlib.suppress(Exception, TooLong), recorder.recording():
+        with contextlib.suppress(BaseException), recorder.recording():
             tests += doctest.DocTestFinder().find(importlib.import_module(name), name)
     for file in files:
         with contextlib.suppress(Exception), open(file, encoding="utf-8") as text:
             tests.append(doctest.DocTestParser().get_doctest(text.read(), {}, file, file, 0))
     for test in tests:
-        with contextlib.suppress(Exception, TooLong), recorder.recording():
+        with contextlib.suppress(BaseException), recorder.recording():
             runner.run(test, out=lambda _: None)
 
 

@@ -208,9 +208,14 @@ def _code(function: _Function, call: _Call) -> str:
 
 def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Known], found: Yield) -> bool:
     """Say if nothing like a function's program is in a benchmark, in an earlier package, or in this one, of which it is part then."""
-    texts, (benchmarks, earlier, own) = canonical(function.code), known
+    benchmarks, earlier, own = known
     label = f"{package.name}/{function.name}"
-    in_benchmark = next((same for one in functions(function.code) if (same := benchmarks.find(one))), None)
+    try:
+        texts, parts = canonical(function.code), list(functions(function.code))
+    except RecursionError:
+        found.functions["nested too deeply to be compared"] += 1
+        return False
+    in_benchmark = next((same for one in parts if (same := benchmarks.find(one))), None)
     same = in_benchmark or earlier.find(texts) or own.find(texts)
     if same is None:
         own.add(label, texts)

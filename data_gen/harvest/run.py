@@ -35,20 +35,30 @@ def harvest_all(
     beside it says what is done, and with which options.
 
     Raises:
-        UserError: a package cannot be found, or `out` was made with other options or is gone.
+        UserError: a package cannot be found, two have one name, or `out` was made with other options, is gone, or is no harvest's.
     """
+    if out.is_dir():
+        raise UserError(f"{out}: is a folder: name a file in it")
     python = interpreter(options.python)
-    packages = {one.name: one for one in (find(word, python) for word in words)}
+    packages = dict[str, Package]()
+    for package in (find(word, python) for word in words):
+        if (same := packages.setdefault(package.name, package)) != package:
+            raise UserError(
+                f"{package.name}: is in {same.root} and in {package.root}: give each of them an --out of its own"
+            )
     for source in against:
         _add_benchmark(options.benchmarks, source)
     settings = {"calls": options.calls, "seed": options.seed, "python": python.version}
     settings |= {"licences": sorted(licences), "against": sorted(against)}
     path = out.with_suffix(".summary.json")
+    if not path.exists() and out.exists() and out.stat().st_size:
+        raise UserError(f"{out}: is not a harvest's, since no {path.name} is beside it: give another --out")
     summary = _summary(path, settings)
     done: dict[str, Any] = summary["packages"]
     if not out.exists() and any(one.get("frames") for one in done.values()):
         raise UserError(f"{path}: tells of programs in a file that is not at {out}: remove it, or give another --out")
     known = _known(out, done)
+    _write(path, summary)
     say(_line("package", _COLUMNS) + "\n" + "|---" * (len(_COLUMNS) + 1) + "|")
     for name in sorted(packages):
         package = packages[name]
@@ -57,7 +67,7 @@ def harvest_all(
                 done[name] = {"licence": package.licence, "left out": "its licence"}
             else:
                 done[name] = _one(package, out, options, known, duplicates, say)
-            write_text(path, json.dumps(summary, indent=1, sort_keys=True) + "\n")
+            _write(path, summary)
         say(_row(name, done[name]))
     for line in _totals(list(done.values())):
         say(line)
@@ -104,6 +114,10 @@ def _summary(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
             "give the same, or another --out"
         )
     return summary
+
+
+def _write(path: Path, summary: dict[str, Any]) -> None:
+    write_text(path, json.dumps(summary, indent=1, sort_keys=True) + "\n")
 
 
 def _known(out: Path, done: dict[str, Any]) -> Known:

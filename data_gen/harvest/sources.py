@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -96,24 +97,31 @@ def _library(word: str, python: Interpreter) -> Package:
 def _installed(word: str, python: Interpreter) -> Package:
     folders = [path for path in python.path if path]
     for one in distributions(path=folders):
-        if _same(one.metadata["Name"] or "", word):
+        if (about := _metadata(one)) and _same(about["Name"], word):
             root = Path(str(one.locate_file("")))
             tops = sorted({file.parts[0] for file in one.files or () if file.suffix == ".py"})
-            return _found(one.metadata["Name"], one.metadata, root, [root / top for top in tops])
+            return _found(about["Name"], about, root, [root / top for top in tops])
     spec = PathFinder.find_spec(word.split(".")[0], folders)
     if spec is None or spec.origin is None:
         raise UserError(f"there is no folder, distribution or module {shown(word)}: install it, or give its folder")
     path = Path(spec.origin)
     root = path.parent.parent if path.name == "__init__.py" else path.parent
     place = root / word.replace(".", "/")
-    owner = _owner(word.split(".")[0], root)
-    return _found(word, owner.metadata if owner else None, root, [place, place.with_name(f"{place.name}.py")])
+    about = _owner(word.split(".")[0], root)
+    return _found(word, about, root, [place, place.with_name(f"{place.name}.py")])
 
 
-def _owner(top: str, root: Path) -> Distribution | None:
+def _owner(top: str, root: Path) -> PackageMetadata | None:
     for one in distributions(path=[str(root)]):
         if any(file.parts[0] in (top, f"{top}.py") for file in one.files or ()):
-            return one
+            return _metadata(one)
+    return None
+
+
+def _metadata(one: Distribution) -> PackageMetadata | None:
+    """The metadata of a distribution; None where it is no UTF-8, or has no name."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return one.metadata if one.metadata["Name"] else None
     return None
 
 
@@ -122,9 +130,8 @@ def _folder(place: Path) -> Package:
         root = place
         while (root / "__init__.py").exists():
             root = root.parent
-        owner = _owner(place.relative_to(root).parts[0], root)
-        name = ".".join(place.relative_to(root).parts)
-        return _found(name, owner.metadata if owner else _information(root), root, [place])
+        about = _owner(place.relative_to(root).parts[0], root) or _information(root)
+        return _found(".".join(place.relative_to(root).parts), about, root, [place])
     root = place / "src" if (place / "src").is_dir() else place
     inner = [path for path in root.iterdir() if path.name not in _NO_CODE and (path / "__init__.py").exists()]
     about = _information(place)
@@ -137,20 +144,20 @@ def _found(
     """A package, with the tests of `whole`, an unpacked project, or those within itself."""
     tests = [file for place in ([whole] if whole else places) for file in _tests(place)]
     libraries = tuple(dict.fromkeys(str(path) for path in (root, whole) if path is not None))
-    version, licence = (str(about["Version"]), _licence(about)) if about else (UNKNOWN, UNKNOWN)
+    version, licence = (str(about["Version"] or UNKNOWN), _licence(about)) if about else (UNKNOWN, UNKNOWN)
     return Package(name, version, licence, root, _modules(root, places), tuple(sorted(set(tests))), libraries)
 
 
 def _modules(root: Path, places: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
-    found = []
+    found = dict[str, Path]()
     for place in places:
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             inner = path.relative_to(root).with_suffix("").parts
             parts = inner[:-1] if inner[-1] == "__init__" else inner
             is_code = not any(part in _NO_CODE or part.startswith("test_") for part in parts)
             if path.is_file() and parts and is_code and parts[-1] not in _NO_MODULES:
-                found.append((".".join(parts), path))
-    return tuple(sorted(set(found)))
+                found.setdefault(".".join(parts), path)  # a folder's, before a file of the same name: so it is imported
+    return tuple(sorted(found.items()))
 
 
 def _tests(place: Path) -> Iterator[Path]:
@@ -162,7 +169,7 @@ def _tests(place: Path) -> Iterator[Path]:
 
 def _has_examples(path: Path) -> bool:
     try:
-        return ">>> " in path.read_text(encoding="utf-8")
+        return path.is_file() and ">>> " in path.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return False
 
@@ -170,7 +177,7 @@ def _has_examples(path: Path) -> bool:
 def _information(folder: Path) -> PackageMetadata | None:
     for path in [folder / "PKG-INFO", *sorted(folder.glob("*.egg-info/PKG-INFO"))]:
         if path.is_file():
-            return Distribution.at(path.parent).metadata
+            return _metadata(Distribution.at(path.parent))
     return None
 
 

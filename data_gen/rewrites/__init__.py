@@ -64,9 +64,9 @@ def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
         tree = ast.parse(program.code)
     except (ProgramError, SyntaxError, ValueError, RecursionError, MemoryError):
         return program
-    if not _rewrite(tree, kinds, entry):
-        return program
     try:
+        if not _rewrite(tree, kinds, entry):
+            return program
         lines = ast.unparse(ast.fix_missing_locations(tree)).split("\n")
     except RecursionError:
         return program
@@ -75,17 +75,22 @@ def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
     return Program("\n".join(lines) + "\n", program.name)
 
 
-def rewrite_source(code: str, kinds: Sequence[str]) -> str:
+def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>") -> str:
     """The source with all its functions rewritten, unchanged where there is nothing to rewrite.
 
     Raises:
-        ProgramError: kind `syntax`, it does not parse.
+        ProgramError: kind `syntax`, it does not parse; kind `recursion`, it is nested too deeply.
     """
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ProgramError("syntax", f"does not compile: {error}") from None
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n" if _rewrite(tree, kinds, None) else code
+        raise ProgramError("syntax", f"{name}: does not compile: {error}") from None
+    try:
+        return ast.unparse(ast.fix_missing_locations(tree)) + "\n" if _rewrite(tree, kinds, None) else code
+    except RecursionError:
+        raise ProgramError(
+            "recursion", f"{name}: is nested too deeply to be rewritten: split its expressions"
+        ) from None
 
 
 def _rewrite(tree: ast.Module, kinds: Sequence[str], entry: str | None) -> bool:

@@ -56,7 +56,7 @@ def test_overrides_reach_sections_lists_and_missing_sections() -> None:
         "new": {"section": {"key": "text"}},
     }
     assert data == {"a": {"b": 1}, "list": [{"c": 1}, {"c": 2}]}
-    for wrong in ("a", "=1", "list.7.c=1", "a.b.c=1"):
+    for wrong in ("a", "=1", "list.7.c=1", "a.b.c=1", "a=" + "[" * 5000):
         with pytest.raises(ConfigError, match="override"):
             apply_changes(data, parse_overrides([wrong]), "override")
 

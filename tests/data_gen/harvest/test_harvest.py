@@ -9,6 +9,8 @@ import pytest
 from remedy.data_gen.harvest.duplicates import Known
 from remedy.data_gen.harvest.package import Options
 from remedy.data_gen.harvest.run import harvest_all
+from remedy.launch.tools import harvest
+from remedy.owner import owned
 from remedy.settings import UserError
 
 FILES = {
@@ -95,6 +97,7 @@ TABLE = "'''
 def tabled(x):
     return TABLE[x:x + 1]
 """,
+    "tidy/deep.py": f"def deep(x):\n    return x{' + x' * 400}\n",
     "tidy/other.py": """import pytest
 from ._marks import LIMIT
 from .clash import beyond
@@ -108,12 +111,12 @@ def clashes(x):
     "tidy/broken.py": "import nothing_of_this_name\ndef lost(x):\n    return x\n",
     "tidy/clash.py": "LIMIT = 9\ndef beyond(x):\n    return x > LIMIT\n",
     "tests/test_words.py": """import pytest
-from tidy import other, words
+from tidy import deep, other, words
 
 ONE = ['never_called'], ['squeeze']
 CALLS = [words.fails, words.as_object, words.endless, words.counts, words.whole, words.late, words.looks, words.tabled]
 
-@pytest.mark.parametrize('call', [*CALLS, other.foreign, other.clashes])
+@pytest.mark.parametrize('call', [*CALLS, deep.deep, other.foreign, other.clashes])
 def test_one(call):
     call(1)
 
@@ -153,6 +156,13 @@ def test_forger():
         for noted in module.values():
             noted[:] = ['__import__("os").abort()', 'print', '1)(2']
 """,
+    "tests/test_flood.py": """import sys
+from tidy import words
+
+def test_flood():
+    words.squeeze('flooded')
+    sys.getprofile().calls['tidy.words']['squeeze'] *= 1_000_000
+""",
 }
 PUBLISHED = "def f(xs):\n    '''Says something else.'''\n    s = 0\n    for x in xs:\n        s = s + x * 2  # twice\n    return s\n"
 
@@ -191,11 +201,12 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def test_every_function_is_kept_or_counted_with_its_reason(folder: Path, harvested: Path) -> None:
     [summary] = json.loads(harvested.with_suffix(".summary.json").read_text())["packages"].values()
     assert summary["functions"] == {
-        "all": 20,
+        "all": 21,
         "kept": 5,
         "never called": 1,
         "its module cannot be imported": 1,
         "called with objects alone": 1,
+        "nested too deeply to be compared": 1,
         "no call of it can be kept": 4,
         "not self-contained: a whole module of its package": 1,
         "not self-contained: an import inside a statement": 1,
@@ -254,18 +265,42 @@ def test_an_iterator_is_listed_and_calls_are_made_up_where_few_were_seen(harvest
 def test_hostile_code_writes_nothing_and_loses_its_own_calls_alone(folder: Path, harvested: Path) -> None:
     assert not (folder / "escaped").exists()
     [summary] = json.loads(harvested.with_suffix(".summary.json").read_text())["packages"].values()
-    assert summary["runs"] == {"ok": 3, "files": 1}
-    assert not any(word in row["input"] for row in rows(harvested) for word in ("lost", "said", "abort", "print"))
+    assert summary["runs"] == {"ok": 3, "files": 1, "forged": 1}
+    assert not any(
+        word in row["input"] for row in rows(harvested) for word in ("lost", "said", "abort", "print", "flooded")
+    )
 
 
 def test_an_interrupted_harvest_goes_on_to_the_same_bytes(folder: Path, harvested: Path) -> None:
     out = folder / "again.jsonl"
     whole = harvested.read_bytes()
     out.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"again.jsonl: is not a harvest's"):
+        run(folder, out)
+    summary = json.loads(harvested.with_suffix(".summary.json").read_text())
+    out.with_suffix(".summary.json").write_text(json.dumps({**summary, "packages": {}}))
     run(folder, out)
     assert out.read_bytes() == whole
     before = out.with_suffix(".summary.json").read_bytes()
-    assert run(folder, out)[1].startswith("| tidy-words | 20 | 17 |")
+    assert run(folder, out)[1].startswith("| tidy-words | 21 | 18 |")
     assert (out.read_bytes(), out.with_suffix(".summary.json").read_bytes()) == (whole, before)
     with pytest.raises(UserError, match=r"begun with calls 4, not 5: give the same"):
         run(folder, out, calls=5)
+
+
+def test_what_is_asked_for_is_checked_and_what_is_said_is_escaped(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match="is a folder"):
+        run(folder, tmp_path)
+    for name in ("one", "other"):
+        (tmp_path / name / "same").mkdir(parents=True)
+        (tmp_path / name / "same" / "__init__.py").touch()
+        (tmp_path / name / "PKG-INFO").write_text("Name: same\nLicense: \x1b[31mred\n")
+    words, out = [str(tmp_path / name) for name in ("one", "other")], tmp_path / "out.jsonl"
+    with pytest.raises(UserError, match=r"same: is in .*one and in .*other: give each"):
+        harvest(words, out)
+    harvest(words[:1], out, licences=["MIT"])
+    assert "left out: its licence is \\x1b[31mred" in capsys.readouterr().out
+    with owned(tmp_path, "-out.jsonl"), pytest.raises(UserError, match="is writing there"):
+        harvest(words[:1], out)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.harvest import inside
+from remedy.data_gen.harvest.closure import Refused, closed
 from remedy.data_gen.harvest.duplicates import Known, canonical
 from remedy.data_gen.harvest.jobs import are_literals
+from remedy.data_gen.harvest.modules import Module
 from remedy.data_gen.harvest.mutations import mutated
 from remedy.data_gen.harvest.sources import find, interpreter, is_licensed
 from remedy.settings import UserError
@@ -38,7 +40,8 @@ def test_an_endless_example_is_ended_and_the_others_run(tmp_path: Path, monkeypa
     (tmp_path / "endless.py").write_text(f"def one(x):\n    '''{examples}'''\ndef two(x):\n    '''>>> two(5)'''\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(inside, "TEST_SECONDS", 0.1)
-    found = inside.record({"endless": {"1": "one", "5": "two"}}, ["endless"], [], "")
+    (tmp_path / "leaving.py").write_text("raise SystemExit")
+    found = inside.record({"endless": {"1": "one", "5": "two"}}, ["leaving", "endless"], [], "")
     assert found == {"endless": {"one": ["3", "4"], "two": ["5"]}}
     (tmp_path / "stuck.py").write_text("while True: pass")
     assert inside.broken(["stuck", "endless", "not_there"]) == ["stuck", "not_there"]
@@ -96,6 +99,13 @@ def test_names_of_locals_docstrings_and_annotations_make_no_other_program() -> N
     assert known.find(canonical("def h(a, b):\n    return [x * b for x in a if x][::-1]\n")) is None
 
 
+def test_a_statement_that_does_not_compile_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("if True:\n    K = 1\n    return\ndef f(x):\n    return x + K\n")
+    module = Module("one", tmp_path / "one.py")
+    with pytest.raises(Refused, match="cannot be cut out"):
+        closed(tmp_path, module, next(module.functions()))
+
+
 @pytest.mark.parametrize(
     ("licence", "wanted", "is_one"),
     [
@@ -128,6 +138,10 @@ def test_packages_are_found_by_distribution_module_folder_and_in_the_library(tmp
         (place / "__init__.py").touch()
     part = find(str(inner), python)
     assert (part.name, part.root, part.version) == ("top.inner", tmp_path, "unknown")
+    for place, text in ((tmp_path / "top" / "inner.py", ""), (tmp_path / "PKG-INFO", "Name: caf\xe9\n")):
+        place.write_bytes(text.encode("latin-1"))
+    top = find(str(tmp_path / "top"), python)
+    assert (top.name, dict(top.modules)["top.inner"], len(top.modules)) == ("top", inner / "__init__.py", 2)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="there is no module in Python"):
         find(str(tmp_path / "empty"), python)

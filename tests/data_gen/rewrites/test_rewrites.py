@@ -233,8 +233,11 @@ def test_the_entry_point_stays_as_it_is_and_stays_marked() -> None:
     assert rewrite_program(plain, list(REWRITES)) is plain
     broken = Program("def f(:  # << START_OF_TRACE")
     assert rewrite_program(broken, list(REWRITES)) is broken
-    with pytest.raises(ProgramError, match="does not compile"):
-        rewrite_source("def f(:", ["chains"])
+    deep = Program.from_call(f"def f(s):\n    return s{'.strip()' * 500}", "'a'")
+    assert rewrite_program(deep, list(REWRITES)) is deep
+    for code, says in (("def f(:", "one.py: does not compile"), (deep.code, "one.py: is nested too deeply")):
+        with pytest.raises(ProgramError, match=says):
+            rewrite_source(code, list(REWRITES), "one.py")
 
 
 def test_data_and_files_are_rewritten(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ EXPERIMENT = """\
 # {said}
 # Its runs, and which differences it can see: remedy run {name}.yaml --plan
 # To try it out: remedy run {name}.yaml max_steps=5 max_examples=4 output=runs/try
-name: {name}
+name: {quoted}
 output: runs/{name}
 groups:
-  {name}:
+  {quoted}:
     base:
       data:
         task: {{kind: programs, path: {path}{split}}}
@@ -75,6 +75,7 @@ def init(
     asked = min(EXAMPLES, task.count("test") or EXAMPLES)
     bar = next((bar for bar in BARS if programs_for(bar) <= task.clusters("test", asked)), BARS[-1])
     solved = "" if bar == BARS[0] else f", solved_at: {bar}"
-    text = EXPERIMENT.format(name=name, said=said, path=json.dumps(programs), split=split, solved=solved, asked=asked)
+    quoted, where = json.dumps(name), json.dumps(programs)  # YAML reads 2024 and no as what is no text
+    text = EXPERIMENT.format(name=name, quoted=quoted, said=said, path=where, split=split, solved=solved, asked=asked)
     write_text(path, text)
     print(f"{said}\nwrote {path}; next: remedy run {path} --plan, then remedy run {path}")

@@ -23,9 +23,9 @@ def shown(source: Path, *words: object) -> str:
     return done.output or done.errors
 
 
-def own(folder: Path, functions: int = 3) -> Path:
+def own(folder: Path, functions: int = 3, name: str = "mine.jsonl") -> Path:
     rows = [{"code": f"def f(x):\n    return x + {n}", "input": str(x)} for n in range(functions) for x in range(20)]
-    path = folder / "mine.jsonl"
+    path = folder / name
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -44,12 +44,15 @@ def test_a_file_a_data_set_and_their_examples_are_shown(tmp_path: Path) -> None:
     assert f"is the folder of no data set, run or evaluation; below it are {kept}" in shown(tmp_path)
 
 
-@pytest.mark.parametrize(("functions", "rule"), [(3, "split_by: program"), (40, "split_by: function")])
+@pytest.mark.parametrize(
+    ("functions", "rule", "name"),
+    [(3, "split_by: program", "2024-01-01.jsonl"), (40, "split_by: function", "mine.jsonl")],
+)
 def test_the_experiment_that_init_writes_is_one_that_runs(
-    functions: int, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    functions: int, rule: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.yaml"
-    init(str(own(tmp_path, functions)), path)
+    init(str(own(tmp_path, functions, name)), path)
     said = capsys.readouterr().out
     assert f"{20 * functions:,} programs of {functions} functions" in said
     assert rule in path.read_text()

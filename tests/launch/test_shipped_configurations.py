@@ -51,7 +51,8 @@ def test_the_shipped_configurations_are_valid(file: Path, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     rows = [{"code": "def f(x):\n    return x", "input": "1", "split": split} for split in SPLITS]
-    (tmp_path / "programs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("programs.jsonl", "others.jsonl"):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setattr("datasets.load_dataset", no_benchmark)
     config: Any = load(KINDS[file.parent.name], file)
     drawn = config.stage_data() if isinstance(config, RunConfig) else [config.data] if hasattr(config, "data") else []

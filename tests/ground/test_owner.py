@@ -20,8 +20,8 @@ import os, sys, time
 from pathlib import Path
 from remedy.owner import owned
 with owned(Path(sys.argv[1])):
-    if os.fork():
-        print(flush=True)
+    if not os.fork():
+        print(flush=True)  # the fork has let go
     time.sleep(60)
 """
 

@@ -101,9 +101,8 @@ class Jobs:
             result = box.trace(_program(job)).result
             if result is None:
                 return ProgramError("raised", "the job raised")
-            return form.validate_json(
-                _ESCAPED.sub(r"\1", result.text[1:-1])
-            )  # to parse a hostile one could take gigabytes
+            text = _ESCAPED.sub(r"\1", result.text[1:-1])  # to parse a hostile literal could take gigabytes
+            return form.validate_json(text)
         except ProgramError as error:
             return error
         except ValueError:

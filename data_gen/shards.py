@@ -11,7 +11,7 @@ import json
 import logging
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,7 +26,7 @@ from remedy.files import clear_partials
 from remedy.owner import owned
 from remedy.plugins import plugins_section
 from remedy.processes import worker_pool
-from remedy.settings import Settings, UserError
+from remedy.settings import Settings, UserError, build
 from remedy.speed import Speed, duration
 
 log = logging.getLogger(__name__)
@@ -205,8 +205,7 @@ def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
     if index >= counts.get(split, 0):
         have = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         raise UserError(f"{directory}: has no example {index} of split {split}, counted from 0; there are {have}")
-    written = WriteConfig(splits=counts, shard_size=manifest["shard_size"])
-    shard = next(one for one in plan(written) if one.split == split and one.start <= index < one.stop)
+    shard = next(one for one in shards_of(manifest) if one.split == split and one.start <= index < one.stop)
     row: dict[str, Any]
     table = read_shard(directory / "data" / shard.name, digest_of(manifest))
     [row] = table.slice(index - shard.start, 1).to_pylist()
@@ -221,6 +220,15 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
     return read_json(directory / MANIFEST, cure)
+
+
+def shards_of(manifest: Mapping[str, Any]) -> list[Shard]:
+    """All shards that a manifest names, in order.
+
+    Raises:
+        ConfigError: it does not say how many.
+    """
+    return plan(build(WriteConfig, {key: manifest.get(key) for key in WriteConfig.model_fields}, MANIFEST))
 
 
 def data_hash(data: DataConfig) -> str:

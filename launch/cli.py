@@ -38,7 +38,7 @@ TOOLS = {
     ),
     "harvest": ("tools", "Make programs of packages: real functions, with calls that were really made."),
     "merge": ("tools", "Write a LoRA run as one model that needs no adapters."),
-    "push": ("push", "Push a model or a data set with its card to the Hugging Face hub, or show what would be."),
+    "push": ("push", "Push a model or a data set with its card to the Hugging Face hub, or list what would be."),
     "measure": ("tools", "Count what traces cost and how tokenizers cut strings, without a model."),
     "compare": ("tools", "Judge two models' logs of lm-eval or inspect_ai, or tables, by the same rules."),
     "export-benchmark": (

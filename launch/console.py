@@ -39,7 +39,6 @@ MaybeInt = Optional[int]  # noqa: UP045
 MaybeFloat = Optional[float]  # noqa: UP045
 MaybeText = Optional[str]  # noqa: UP045
 MaybePath = Optional[Path]  # noqa: UP045
-MaybePaths = Optional[list[Path]]  # noqa: UP045
 MaybeTexts = Optional[list[str]]  # noqa: UP045
 Overrides = Annotated[MaybeTexts, typer.Argument(metavar="[key=value ...]", help="settings to change")]
 Checkpoint = Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")]

@@ -6,13 +6,13 @@ import contextlib
 import math
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import yaml
-from huggingface_hub import ModelCardData
+from huggingface_hub import ModelCardData, RepoCard
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from safetensors import safe_open
@@ -24,9 +24,11 @@ from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, read_trainin
 from remedy.settings import UserError, build, read_yaml
 
 CARD = "README.md"
-NOT_EVALUATED = "No evaluation is recorded in this card: nothing is claimed of how often the model is right."
-"""Gives way to the results of evaluations, which are made after a training."""
 _ABSOLUTE = re.compile(r"/[^/\n]+/|~/|[A-Za-z]:[\\/]")
+_PLACE = re.compile(r"(?:^|[:,\[-])\s*[\"']?(?:/[^/\s\"']+/|~/|[A-Za-z]:[\\/])|(?<![\w.-])/(?:home|Users)/\w")
+"""An absolute path as a value of settings, or somebody's home anywhere."""
+_LARGEST = 10_000_000
+"""Bytes of a card."""
 _LONGEST = 2000
 """Characters of a cell."""
 
@@ -96,16 +98,13 @@ With cwm-remedy, where FOLDER holds these files:
 
 {uses}
 
-## Evaluations
-
-{NOT_EVALUATED}
-
 ## Limits
 
 - It was trained on the programs above alone, in the one form of traces that they have there. What it does on others is not known.
 - What it writes is a prediction, which may be wrong in any frame. It is no way to run a program, or to check one.
 - Traces are those of CPython {platform.python_version()}. Other versions trace other events.
 - One training, of one seed: other seeds may give other results.
+- No evaluation is recorded here: nothing is claimed of how often the model is right.
 """
     write_text(folder / CARD, text)
     return folder / CARD
@@ -120,18 +119,48 @@ def without_paths(value: Any) -> Any:
     return PureWindowsPath(value).name if isinstance(value, str) and _ABSOLUTE.match(value) else value
 
 
-def name_problem(name: str) -> str:
-    """Say why a name is none of the hub's; empty if it may be one."""
+def read_card(path: Path) -> RepoCard:
+    """Return a card with the hub's metadata.
+
+    Raises:
+        UserError: it cannot be read, or is of no card's size.
+    """
     try:
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            raise ValueError(f"no file of at most {_LARGEST:,} bytes")
+        return RepoCard(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(
+            f"{path}: the card cannot be read ({one_line(str(error), 200)}): put it back, or mend it"
+        ) from None
+
+
+def refuse_places(paths: Iterable[Path]) -> None:
+    """Refuse absolute paths and homes of people in settings and cards.
+
+    Raises:
+        UserError: there is one.
+    """
+    for path in (path for path in paths if path.suffix in (".md", ".yaml", ".json")):
+        for number, line in enumerate(path.open(encoding="utf-8", errors="replace"), 1):
+            if _PLACE.search(line):
+                raise UserError(
+                    f"{path}, line {number}: names a place on this machine ({one_line(line, 200)}): give --private, or use the hub's "
+                    "names and relative paths from the start"
+                )
+
+
+def is_repository(name: str) -> bool:
+    """Say if a name may be a repository's."""
+    with contextlib.suppress(HFValidationError):
         validate_repo_id(name)
-    except HFValidationError as error:
-        return one_line(str(error), 200)
-    return ""
+        return True
+    return False
 
 
 def is_hub_name(name: str) -> bool:
     """Say if a model's name is one of the hub, and no folder here."""
-    return not name_problem(name) and not Path(name).exists()
+    return is_repository(name) and not Path(name).exists()
 
 
 def _described(data: Mapping[str, Any]) -> list[str]:

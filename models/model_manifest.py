@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from remedy.checksums import DamagedFile, read_json, write_json
+from remedy.messages import shown
+from remedy.models.tokenizer import FILE as TOKENIZER
 from remedy.settings import UserError
 
 SEAL = "complete.json"
@@ -18,7 +21,13 @@ TRAINING = "training.json"
 ADAPTER_FILE = "adapter_config.json"
 """PEFT's, beside adapters."""
 _CURE = "train again with --resume, which writes it from the last checkpoint, or put the file back from a copy"
-_LOADED = {".safetensors", ".json", ".yaml", ".txt", ".model"}
+_WEIGHTS = re.compile(r"(adapter_)?model(-\d{5}-of-\d{5})?\.safetensors")
+_BESIDE = {CONFIG_FILE, TRAINING, ADAPTER_FILE, "config.json", "generation_config.json", "model.safetensors.index.json"}
+_FAST = {TOKENIZER, "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}
+_SLOW = re.compile(
+    r"(added_tokens|special_tokens_map|vocab|tekken)\.json|(vocab|merges)\.txt|(tokenizer|spiece|sentencepiece\.bpe)\.model"
+)
+"""Files that Transformers writes in place of `tokenizer.json`, of tokenizers that have no fast form."""
 Digest = Callable[[Path], str | int]
 
 
@@ -77,16 +86,29 @@ def listed(folder: Path, paths: Iterable[Path], digest: Digest) -> dict[str, lis
 
 def first_problem(folder: Path, files: Mapping[str, list[Any]], digest: Digest) -> str | None:
     """Say what is wrong with the first of the listed files that is not what it was; None if all are."""
-    for name, (size, value) in files.items():
+    for name, about in files.items():
         path = folder / name
         try:
-            if path.stat().st_size != size or digest(path) != value:
+            if not path.is_file():
+                return f"{name} is missing"
+            if path.stat().st_size != about[0] or digest(path) != about[1]:
                 return f"{name} is damaged (its digest is not that of its content)"
-        except FileNotFoundError:
-            return f"{name} is missing"
         except OSError as error:
             return f"{name} cannot be read ({error.strerror or error})"
     return None
+
+
+def tokenizer_files(names: Iterable[str]) -> set[str]:
+    """Return those of the names in a folder that are a tokenizer's."""
+    here = {*names}
+    is_slow = "tokenizer_config.json" in here and "tokenizer.json" not in here
+    return here & _FAST | {*filter(_SLOW.fullmatch, here if is_slow else ())}
+
+
+def model_files(names: Iterable[str]) -> set[str]:
+    """Return those of the names in a folder that this project, Transformers or PEFT gives to a model's files."""
+    here = {*names}
+    return {*filter(_WEIGHTS.fullmatch, here)} | here & _BESIDE | tokenizer_files(here)
 
 
 def seal_model(folder: Path) -> None:
@@ -95,15 +117,17 @@ def seal_model(folder: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    files = [path for path in folder.iterdir() if path.suffix in _LOADED and path.name != SEAL and path.is_file()]
-    write_json(folder / SEAL, {"files": listed(folder, files, file_digest)})
+    names = model_files(path.name for path in folder.iterdir() if path.is_file())
+    write_json(folder / SEAL, {"files": listed(folder, (folder / name for name in names), file_digest)})
 
 
-def check_model(folder: Path) -> None:
-    """Compare a folder with its seal, to the last byte of its weights. Folders without a seal or a run's configuration are not ours.
+def check_model(folder: Path) -> list[str]:
+    """Compare a folder with its seal, to the last byte of its weights, and return the names in it. Folders without a seal or a run's
+    configuration are not ours, and have none.
 
     Raises:
-        UserError: a file is missing or is not what was written, or the folder is a checkpoint or a run that was not trained to the end.
+        UserError: a file is missing or is not what was written, the seal names a file that is no model's, or the folder is a checkpoint
+            or a run that was not trained to the end.
     """
     if not (folder / SEAL).exists():
         if (folder / CONFIG_FILE).exists():
@@ -111,15 +135,19 @@ def check_model(folder: Path) -> None:
                 f"{folder}: has no {SEAL}, so that nothing says that its weights are those of its {CONFIG_FILE}: train it to the end "
                 "with --resume, or copy the whole folder of a finished run"
             )
-        return
-    sealed = read_json(folder / SEAL, _CURE)
+        return []
+    sealed = _sealed(folder)
     if "step" in sealed:
         raise UserError(
             f"{folder}: is a checkpoint that training goes on from (step {sealed['step']}), without a tokenizer and its data's "
             "settings: let the training end, with --resume or a smaller train.max_steps, and give the run's folder"
         )
-    if problem := first_problem(folder, sealed["files"], file_digest):
+    files = sealed["files"]
+    if others := sorted(files.keys() - model_files(files)):
+        raise UserError(f"{folder / SEAL}: names {shown(others[0])}, which is no file of a model: {_CURE}")
+    if problem := first_problem(folder, files, file_digest):
         raise UserError(f"{folder}: {problem}: {_CURE}")
+    return list(files)
 
 
 def weights_are_gone(folder: Path) -> bool:
@@ -141,10 +169,17 @@ def recorded_weights(folder: Path) -> str:
 
 def _sealed_weights(folder: Path) -> dict[str, Any]:
     try:
-        files = read_json(folder / SEAL, _CURE)["files"]
+        files = _sealed(folder)["files"]
     except DamagedFile:
         return {}
     return {name: about for name, about in files.items() if name.endswith(".safetensors")}
+
+
+def _sealed(folder: Path) -> dict[str, Any]:
+    sealed = read_json(folder / SEAL, _CURE)
+    if isinstance(sealed.get("files"), dict):
+        return sealed
+    raise DamagedFile(f"{folder / SEAL}: lists no files: {_CURE}")
 
 
 def file_digest(path: Path) -> str:

@@ -22,7 +22,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import token_arrays
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
-from remedy.data_gen.shards import WriteConfig, data_hash, plan, read_manifest, read_shard
+from remedy.data_gen.shards import data_hash, read_manifest, read_shard, shards_of
 from remedy.data_gen.tokens import Tokens
 from remedy.data_gen.window_examples import drawn_window
 from remedy.models.encoding import encoded_examples
@@ -276,8 +276,7 @@ class ShardDataset(Rows):
             raise UserError(f"shards: {directory} was generated from another `data` section than this run's")
         if manifest["tokenizer"] != tokenizer.fingerprint:
             raise UserError(f"shards: {directory} was generated with another tokenizer than this run's")
-        written = WriteConfig(splits=manifest["splits"], shard_size=manifest["shard_size"])
-        train = [shard for shard in plan(written) if shard.split == "train"]
+        train = [shard for shard in shards_of(manifest) if shard.split == "train"]
         if not train:
             raise UserError(f"shards: {directory} has no train split")
         self.paths = [directory / "data" / shard.name for shard in train]

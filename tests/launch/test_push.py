@@ -1,10 +1,11 @@
-"""`remedy push`: what the dry run shows is handed to the hub's client, with a card that says what was measured of that model."""
+"""`remedy push`: the hub receives the files that the dry run lists, by name, and nothing else that lies in the folder."""
 
 import json
+import os
 import re
 import shutil
 import socket
-from fnmatch import fnmatch
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,16 +14,14 @@ import datasets
 import pytest
 import torch
 import yaml
-from huggingface_hub import ModelCard
+from huggingface_hub import CommitOperationDelete, HfApi, ModelCard
 from transformers import AutoModelForCausalLM
 
 from remedy.checksums import write_json
-from remedy.eval.config import EvalConfig
-from remedy.eval.evaluate import evaluate_checkpoint
-from remedy.models.card import NOT_EVALUATED, without_paths
+from remedy.models.card import without_paths
 from remedy.models.loading import load_checkpoint, merge
-from remedy.models.model_manifest import check_model, file_digest, recorded_weights, seal_model
-from remedy.settings import load
+from remedy.models.model_manifest import check_model, file_digest, seal_model
+from remedy.settings import UserError, load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from tests.launch.in_process import remedy
@@ -37,94 +36,97 @@ RUN = {
     "train": {"max_steps": 2, "batch_size": 2, "save_steps": 1, "threads": 1},
     "tracking": {"wandb": False},
 }
-EVALUATION = {
-    "diagnostics": [{"kind": "permutation", "lengths": [2], "forcing": ["free", "action_forced"], "examples": 4}],
-    "max_new_tokens": 40,
-}
+SECRET = '{"key": "CANARY"}'
 
 
-def trained(folder: Path, **changes: Any) -> Path:
-    path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump({**RUN, "output": str(folder / "model"), **changes}))
-    return train(load(RunConfig, path))
-
-
-def evaluated(model: Path, out: Path) -> Path:
-    evaluate_checkpoint(model, EvalConfig.model_validate(EVALUATION), out, progress=lambda done: None)
-    return out
+def trained(output: str, **changes: Any) -> Path:
+    Path("run.yaml").write_text(yaml.safe_dump({**RUN, "output": output, **changes}))
+    return train(load(RunConfig, "run.yaml")).absolute()
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("run"))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The current folder of what is made here, which is named relative to it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path := tmp_path_factory.mktemp("here"))
+        yield path
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
+def model(folder: Path) -> Path:
+    return trained("model")
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path) -> Path:
     write = {"splits": {"train": 7, "test": 2}, "shard_size": 4}
     (folder / "data.yaml").write_text(yaml.safe_dump({"data": {"task": TASK}, "write": write}))
-    assert remedy(["generate", folder / "data.yaml", "--out", folder / "out"]).status == 0
+    assert remedy(["generate", "data.yaml", "--out", "out"]).status == 0
     return folder / "out"
 
 
-class Hub:
-    """Stands for the client of a hub. `repos`: of each kind and name, whether it is private and its files by branch; `problem`: what an
-    upload raises."""
-
-    endpoint = "http://hub"
+class Hub(HfApi):
+    """The hub's client, whose requests are answered here. `repos`: of each kind and name, whether it is private and its files by
+    branch; `problem`: what a commit raises."""
 
     def __init__(self) -> None:
+        super().__init__("http://hub")
         self.repos: dict[tuple[str, str], dict[str, Any]] = {}
-        self.asked: list[str] = []
+        self.asked = False
         self.problem: Exception | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        self.asked.append(name)
-        return getattr(self, f"_{name}")
+    def whoami(self, **_: Any) -> Any:
+        self.asked = True
 
-    def _whoami(self) -> None:
-        pass
+    def create_repo(self, repo_id: str, *, repo_type: str, private: bool | None, exist_ok: bool) -> None:  # type: ignore[override]
+        self.repos.setdefault((repo_type, repo_id), {"private": bool(private), "main": {}})
 
-    def _repo_exists(self, repo: str, repo_type: str) -> bool:
-        return (repo_type, repo) in self.repos
+    def repo_info(self, repo_id: str, *, repo_type: str) -> Any:  # type: ignore[override]
+        return SimpleNamespace(private=self.repos[repo_type, repo_id]["private"])
 
-    def _create_repo(self, repo: str, repo_type: str, private: bool | None, exist_ok: bool) -> None:
-        self.repos.setdefault((repo_type, repo), {"private": bool(private), "main": {}})
+    def create_branch(self, repo_id: str, *, branch: str, repo_type: str, exist_ok: bool) -> None:  # type: ignore[override]
+        self.repos[repo_type, repo_id].setdefault(branch, {})
 
-    def _repo_info(self, repo: str, repo_type: str) -> Any:
-        return SimpleNamespace(private=self.repos[repo_type, repo]["private"])
+    def list_repo_files(self, repo_id: str, *, repo_type: str, revision: str | None, **_: Any) -> list[str]:  # type: ignore[override]
+        return list(self.repos[repo_type, repo_id][revision or "main"])
 
-    def _create_branch(self, repo: str, branch: str, repo_type: str, exist_ok: bool) -> None:
-        self.repos[repo_type, repo].setdefault(branch, {})
-
-    def _upload_folder(
-        self,
-        repo_id: str,
-        folder_path: Path,
-        repo_type: str,
-        revision: str | None,
-        delete_patterns: list[str],
-        **_: str,
-    ) -> Any:
+    def create_commit(self, repo_id: str, operations: Any, *, repo_type: str, revision: str | None, **_: Any) -> Any:  # type: ignore[override]
         if self.problem is not None:
             raise self.problem
-        files, new = self.repos[repo_type, repo_id][revision or "main"], contents(folder_path)
-        for name in [one for one in files if any(fnmatch(one, pattern) for pattern in delete_patterns)]:
-            del files[name]
-        files.update(new)
+        files = self.repos[repo_type, repo_id][revision or "main"]
+        for operation in operations:
+            if isinstance(operation, CommitOperationDelete):
+                del files[operation.path_in_repo]
+            else:
+                files[operation.path_in_repo] = Path(operation.path_or_fileobj).read_bytes()
         return SimpleNamespace(commit_url=f"{self.endpoint}/{repo_id}/commit/1")
+
+    def download(self, repo: str, out: Path, kind: str = "model") -> Path:
+        """Write a repository's files into a folder, as a user receives them."""
+        for name, content in self.repos[kind, repo]["main"].items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_bytes(content)
+        return out
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
     found = Hub()
-    monkeypatch.setattr("huggingface_hub.HfApi", lambda: found)
+    monkeypatch.setattr("remedy.launch.push.HfApi", lambda: found)
+    monkeypatch.setattr("huggingface_hub.hf_api.is_xet_available", lambda: False)
+    monkeypatch.setattr(HfApi, "_validate_yaml", lambda *_, **__: None)  # asks the hub
+    monkeypatch.setattr(socket, "create_connection", None)  # nobody else is asked
     return found
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def pushed(*words: object) -> str:
+    ended = remedy(["push", *words])
+    assert (ended.status, ended.errors) == (0, "")
+    return ended.output
 
 
 def refused(*words: object) -> str:
@@ -133,38 +135,50 @@ def refused(*words: object) -> str:
     return ended.errors
 
 
+def listed(output: str) -> set[str]:
+    return {line.split()[1] for line in output.splitlines() if line.startswith("  ")}
+
+
+def left_out(output: str) -> set[str]:
+    [line] = [line for line in output.splitlines() if line.startswith("not pushed: ")]
+    return {*line.removeprefix("not pushed: ").split(", ")}
+
+
 @pytest.mark.parametrize("what", ["model", "data"])
-def test_the_hub_receives_the_dry_runs_files_to_the_byte(
+def test_the_hub_receives_the_files_that_a_dry_run_lists(
     what: str, hub: Hub, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    folder, kind = request.getfixturevalue(what), {"model": "model", "data": "dataset"}[what]
+    kind = {"model": "model", "data": "dataset"}[what]
+    folder = shutil.copytree(request.getfixturevalue(what), tmp_path / "folder")
     kept = contents(folder)
-    shown = remedy(["push", folder, "me/first", "--license", "mit", "--dry-run", tmp_path / "dry"])
-    assert (shown.status, hub.asked) == (0, [])
-    dry = contents(tmp_path / "dry")
-    assert {line.split()[1] for line in shown.output.splitlines() if line.startswith("  ")} == set(dry)
-    for words, name, branch in ((["--private"], "me/first", "main"), (["--revision", "v1"], "me/second", "v1")):
-        pushed = remedy(["push", folder, name, "--license", "mit", *words])
-        assert (pushed.status, pushed.errors) == (0, "")
-        assert f"pushed: http://hub/{name}/commit/1" in pushed.output
-        assert hub.repos[kind, name][branch] == dry
-        assert hub.repos[kind, name]["private"] is (words == ["--private"])
+    shown = pushed(folder, "me/first", "--license", "mit", "--dry-run")
+    assert not hub.asked
     assert contents(folder) == kept
+    assert f"\n{kind} repository me/first, main, licence mit\nnothing was pushed" in shown
+    for words, name, branch in ((["--private"], "me/first", "main"), (["--revision", "v1"], "me/second", "v1")):
+        assert f"pushed: http://hub/{name}/commit/1" in pushed(folder, name, "--license", "mit", *words)
+        files = hub.repos[kind, name][branch]
+        assert set(files) == listed(shown)
+        assert files == {name: content for name, content in contents(folder).items() if name in files}
+        assert hub.repos[kind, name]["private"] is (words == ["--private"])
+    changed = {name for name, content in contents(folder).items() if content != kept[name]}
+    assert changed == {"README.md"}  # which keeps the licence
+    assert ModelCard((folder / "README.md").read_text()).data.license == "mit"
+    assert ModelCard((folder / "README.md").read_text()).text == ModelCard(kept["README.md"].decode()).text
+    assert "licence mit" in pushed(folder, "me/first", "--dry-run")
 
 
 def test_a_push_that_was_cut_off_is_repeated_and_one_that_replaces_another_leaves_nothing_of_it(
-    hub: Hub, model: Path, data: Path, tmp_path: Path
+    hub: Hub, data: Path
 ) -> None:
     words = [data, "me/set", "--license", "mit"]
-    assert remedy(["push", *words, "--dry-run", tmp_path / "dry"]).status == 0
     hub.problem = OSError("The connection\nwas cut")
     says = "error: me/set: not pushed to http://hub: The connection was cut (the same command, given again, goes on)\n"
     assert refused(*words) == says
     hub.problem = None
     hub.repos["dataset", "me/set"]["main"] = {"data/train-00000-of-00001.parquet": b"old", "notes.md": b"mine"}
-    assert remedy(["push", *words]).status == 0
-    assert hub.repos["dataset", "me/set"]["main"] == {**contents(tmp_path / "dry"), "notes.md": b"mine"}
-    assert "me/set: is a dataset repository already" in refused(model, "me/set", "--license", "mit")
+    names = listed(pushed(*words))
+    assert set(hub.repos["dataset", "me/set"]["main"]) == {*names, "notes.md"}
     assert "me/set: is public already" in refused(*words, "--private")
 
 
@@ -178,116 +192,152 @@ def test_a_finished_runs_card_states_training_and_limits_and_nothing_in_it_acts(
     account = json.loads((model / "training.json").read_text())
     for row in (f"| Tokens | {account['tokens']:,} |", "| Steps | 2 |", "| Data seed | 0 |", "kind: permutation"):
         assert row in text
-    assert NOT_EVALUATED in text
+    assert "No evaluation is recorded here" in text
     assert "It is no way to run a program" in text
     assert str(model.parent) not in text
     check_model(model)
 
 
-def test_results_of_this_very_model_come_into_its_card(model: Path, tmp_path: Path) -> None:
-    results = evaluated(model, tmp_path / "results")
-    words = ["push", model, "me/model", "--results", results, "--license", "mit", "--dry-run"]
-    assert remedy([*words, tmp_path / "dry"]).status == 0
-    card = ModelCard((tmp_path / "dry" / "README.md").read_text())
-    measured = json.loads((results / "summary.json").read_text())["conditions"]
-    assert [one.metric_value for one in card.data.eval_results] == [round(one["right"]["mean"], 4) for one in measured]
-    assert [one.dataset_config for one in card.data.eval_results] == [one["condition"] for one in measured]
-    low, high = (measured[0]["right"][end] for end in ("low", "high"))
-    assert f"95 % interval {low:.4f} to {high:.4f}, {measured[0]['programs']} programs" in str(card)
-    assert "\n- Diagnosis. forcing action_forced in place of free: " in card.text
-    assert "Not evaluated: composed functions; " in card.text
-    assert NOT_EVALUATED not in card.text
-    assert NOT_EVALUATED in (model / "README.md").read_text()
-
-    (tmp_path / "other").mkdir()
-    other = trained(tmp_path / "other", train={**RUN["train"], "seed": 1})  # type: ignore[dict-item]
-    said = refused(other, "me/model", "--results", results, "--dry-run", tmp_path / "no")
-    assert re.search(rf"is of another model .*{recorded_weights(model)}, not {recorded_weights(other)}", said)
-    (results / "summary.json").unlink()
-    assert "is not finished" in refused(model, "me/model", "--results", results, "--dry-run", tmp_path / "no")
-    assert not (tmp_path / "no").exists()
-
-
-def test_what_is_pushed_is_what_the_seal_names_and_can_be_loaded_and_names_no_place_here(
-    model: Path, tmp_path: Path
+def test_what_else_lies_in_a_folder_is_neither_sealed_nor_pushed_and_is_named(
+    hub: Hub, model: Path, data: Path, tmp_path: Path
 ) -> None:
-    for name in ("optimizer.pt", ".netrc", "wandb/run.json", "notes.json"):
-        path = tmp_path / "model" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("secret")
-    shutil.copytree(model, tmp_path / "model", dirs_exist_ok=True)
-    shown = remedy(["push", tmp_path / "model", "me/model", "--dry-run", tmp_path / "dry"])
-    assert "no licence is named" in shown.output
-    assert "of absolute paths in config.yaml the last part alone is pushed" in shown.output
-    found = contents(tmp_path / "dry")
-    assert set(found) == {*json.loads(found["complete.json"])["files"], "complete.json", "README.md"}
-    assert not [name for name, held in found.items() if b"secret" in held or str(tmp_path).encode() in held]
-    assert not [name for name, held in found.items() if str(model.parent).encode() in held]
-    before, after = (load_checkpoint(str(folder))[0].state_dict() for folder in (model, tmp_path / "dry"))
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert recorded_weights(tmp_path / "dry") == recorded_weights(model)
+    strange = {
+        "secrets.json",
+        "credentials.json",
+        "vocab.txt",
+        ".env",
+        "id_rsa",
+        "notes.md",
+        "x.yaml",
+        "key.safetensors",
+    }
+    for place in (shutil.copytree(model, tmp_path / "model", symlinks=True), shutil.copytree(data, tmp_path / "data")):
+        for name in (*strange, "nested/model.safetensors", "nested/config.json"):
+            (place / name).parent.mkdir(exist_ok=True)
+            (place / name).write_text(SECRET)
+        (place / "link.json").symlink_to(tmp_path / "elsewhere.json")
+    (tmp_path / "data" / "data" / "other.parquet").write_text(SECRET)
+    (tmp_path / "data" / "config.json").write_text(SECRET)
+    seal_model(tmp_path / "model")
+    shown = pushed(tmp_path / "model", "me/model", "--license", "mit")
+    logs = {"checkpoint-1", "checkpoint-2", "latest", "metrics.jsonl", "training_args.bin"}
+    assert left_out(shown) == strange | logs | {"nested", "link.json"}
+    shown = pushed(tmp_path / "data", "me/set", "--license", "mit")
+    assert left_out(shown) == strange | {"nested", "link.json", "data/other.parquet", "config.json"}
+    for repo in hub.repos.values():
+        assert not [name for name, content in repo["main"].items() if b"CANARY" in content]
+
+
+def test_a_seal_that_names_what_is_no_models_file_is_refused_by_name(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / ".env").write_text(SECRET)
+    (tmp_path / "secret.json").write_text(SECRET)
+    for name in (".env", "../secret.json", str(tmp_path / "secret.json"), "README.md", "checkpoint-1/config.json"):
+        write_json(tmp_path / "model" / "complete.json", {"files": {name: [17, file_digest(tmp_path / "secret.json")]}})
+        message = rf"complete\.json: names '{re.escape(name)}', which is no file of a model"
+        assert re.search(message, refused(tmp_path / "model", "me/model"))
+        with pytest.raises(UserError, match=message):
+            load_checkpoint(str(tmp_path / "model"))
+    write_json(tmp_path / "model" / "complete.json", {"files": [["config.json"]]})
+    assert "lists no files" in refused(tmp_path / "model", "me/model")
+
+
+def test_links_that_lead_out_of_the_folder_are_refused(model: Path, data: Path, tmp_path: Path) -> None:
+    for place, name in ((model, "README.md"), (model, "config.json"), (data, "trace_tokenizer.json"), (data, "data")):
+        shutil.rmtree(tmp_path / "folder", ignore_errors=True)
+        shutil.copytree(place, tmp_path / "folder")
+        (tmp_path / "folder" / name).rename(tmp_path / f"{name}-elsewhere")
+        (tmp_path / "folder" / name).symlink_to(tmp_path / f"{name}-elsewhere")
+        assert "leads to another place" in refused(tmp_path / "folder", "me/model", "--license", "mit")
+    (tmp_path / "linked").symlink_to(model)
+    assert "nothing was pushed" in pushed(tmp_path / "linked", "me/model", "--license", "mit", "--dry-run")
+
+
+def test_places_on_this_machine_are_pushed_to_private_repositories_alone(
+    hub: Hub, folder: Path, data: Path, tmp_path: Path
+) -> None:
+    model = trained(str(tmp_path / "model"))
+    said = refused(model, "me/model", "--license", "mit")
+    assert re.search(
+        rf"config\.yaml, line \d+: names a place on this machine \(output: {tmp_path}/model\): give --private", said
+    )
+    pushed(model, "me/model", "--private")
+    assert ("model", "me/model") in hub.repos
+    shutil.copytree(data, tmp_path / "data")
+    card = (data / "README.md").read_text()
+    for words in ("see file:///home/me/x", "  path: /scratch/x.jsonl", '- "C:\\x"', "- ~/x", '{"name_or_path":"/x/y"}'):
+        (tmp_path / "data" / "README.md").write_text(f"{card}{words}\n")
+        assert f"({words.strip()})" in refused(tmp_path / "data", "me/set", "--license", "mit")
+    for words in ("https://huggingface.co/me/x", "and/or", "- a/b", "1:2/3/4", "[docs](docs/x.md)", "runs/home/x"):
+        (tmp_path / "data" / "README.md").write_text(f"{card}{words}\n")
+        pushed(tmp_path / "data", "me/set", "--license", "mit", "--dry-run")
 
 
 def test_a_fine_tuned_model_opens_in_transformers_and_adapters_of_a_folder_here_are_merged_first(
-    tmp_path: Path,
+    hub: Hub, folder: Path, tmp_path: Path
 ) -> None:
-    base = str(write_tiny_cwm(tmp_path / "base"))
+    base = str(write_tiny_cwm(folder / "base").relative_to(folder))
     pretrained = {"kind": "pretrained", "name_or_path": base}
     settings = {"tokenizer": {"kind": "hf", "name_or_path": base}}
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "lora").mkdir()
-    whole = trained(tmp_path / "whole", model=pretrained, **settings)
-    lora = trained(tmp_path / "lora", model={**pretrained, "lora": {"r": 2}}, **settings)
+    whole = trained("whole", model=pretrained, **settings)
+    lora = trained("lora", model={**pretrained, "lora": {"r": 2}}, **settings)
     assert "base, trained further" in (whole / "README.md").read_text()
-    said = refused(lora, "me/lora", "--dry-run", tmp_path / "no")
-    assert re.search(r"holds adapters of .*/base, a folder of this machine.*`remedy merge", said)
-    merge(str(lora), tmp_path / "merged")
-    for folder in (whole, tmp_path / "merged"):
-        dry = tmp_path / f"dry-{folder.name}"
-        shown = remedy(["push", folder, "me/model", "--license", "mit", "--dry-run", dry])
-        assert "of absolute paths in config.yaml and trace_tokenizer.json" in shown.output
-        assert ModelCard((dry / "README.md").read_text()).data.library_name == "transformers"
-        mine, theirs = load_checkpoint(str(folder))[0], AutoModelForCausalLM.from_pretrained(dry)
+    assert re.search(r"holds adapters of a model that no hub has.*`remedy merge", refused(lora, "me/lora"))
+    merge(str(lora), folder / "merged")
+    for model in (whole, folder / "merged"):
+        (model / "vocab.txt").write_text(SECRET)
+        seal_model(model)
+        shown = pushed(model, f"me/{model.name}", "--license", "mit")
+        assert {"model.safetensors", "generation_config.json", "tokenizer.json", "config.yaml"} <= listed(shown)
+        assert "vocab.txt" in left_out(shown)
+        downloaded = hub.download(f"me/{model.name}", tmp_path / model.name)
+        assert ModelCard((downloaded / "README.md").read_text()).data.library_name == "transformers"
+        mine, theirs = load_checkpoint(str(model))[0], AutoModelForCausalLM.from_pretrained(downloaded)
         assert all(torch.equal(mine.state_dict()[name], held) for name, held in theirs.state_dict().items())
-        load_checkpoint(str(dry))
+        load_checkpoint(str(downloaded))
 
     config = json.loads((lora / "adapter_config.json").read_text())
     (lora / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "facebook/cwm"}))
-    text = (lora / "config.yaml").read_text()
-    (lora / "config.yaml").write_text(text.replace(base, "facebook/cwm"))
-    (lora / "README.md").unlink()
+    card = ModelCard((lora / "README.md").read_text())
+    card.data.base_model = "facebook/cwm"
+    (lora / "README.md").write_text(str(card))
     seal_model(lora)
-    assert remedy(["push", lora, "facebook/cwm", "--dry-run", tmp_path / "dry-lora"]).status == 0
-    found = ModelCard((tmp_path / "dry-lora" / "README.md").read_text()).data.to_dict()
-    assert (found["base_model"], found["base_model_relation"], found["library_name"]) == (
-        "facebook/cwm",
-        "adapter",
-        "peft",
-    )
+    assert "adapter_model.safetensors" in listed(pushed(lora, "me/lora", "--license", "mit"))
 
 
-def test_a_data_sets_folder_opens_with_datasets_and_is_whole(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket, "create_connection", None)  # nobody is asked
-    assert remedy(["push", data, "me/set", "--license", "mit", "--dry-run", tmp_path / "dry"]).status == 0
-    loaded = datasets.load_dataset(str(tmp_path / "dry"), cache_dir=str(tmp_path / "cache"))
+def test_a_data_set_is_read_from_the_hub_and_is_whole(hub: Hub, data: Path, tmp_path: Path) -> None:
+    pushed(data, "me/set", "--license", "mit")
+    downloaded = hub.download("me/set", tmp_path / "set", "dataset")
+    loaded = datasets.load_dataset(str(downloaded), cache_dir=str(tmp_path / "cache"))
     assert {split: len(rows) for split, rows in loaded.items()} == {"train": 7, "test": 2}
     shutil.copytree(data, tmp_path / "damaged")
     path = tmp_path / "damaged" / "data" / "test-00000-of-00001.parquet"
     path.write_bytes(path.read_bytes()[:-9])
-    assert "is damaged" in refused(tmp_path / "damaged", "me/set", "--dry-run", tmp_path / "no")
+    assert "is damaged" in refused(tmp_path / "damaged", "me/set", "--dry-run")
+
+
+def test_nothing_that_a_strangers_settings_name_is_imported(hub: Hub, model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "helper.py").write_text(f"open({str(tmp_path / 'canary')!r}, 'w')")
+    settings = yaml.safe_load((model / "config.yaml").read_text())
+    settings["plugins"] = [str(tmp_path / "helper.py")]
+    settings["data"]["task"]["tracer"] = {"python": str(tmp_path / "helper.py")}
+    (tmp_path / "model" / "config.yaml").write_text(yaml.safe_dump(settings))
+    seal_model(tmp_path / "model")
+    pushed(tmp_path / "model", "me/model", "--private")
+    assert not (tmp_path / "canary").exists()
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda folder: (folder / "model.safetensors").write_bytes(b""), r"model\.safetensors is damaged"),
-        (lambda folder: (folder / "complete.json").unlink(), r"has no complete\.json"),
-        (lambda folder: [path.unlink() for path in folder.iterdir() if path.is_file()], "is neither a finished run's"),
-        (lambda folder: (folder / "README.md").write_text("---\n: [\n---\n"), "metadata cannot be read"),
-        (lambda folder: (folder / "README.md").write_text(f"in {folder.parent}/x"), "names a place on this machine"),
-        (lambda folder: (folder / "README.md").write_text("see file:///home/me/x"), r"names a place .*\(/home/me/\)"),
+        (lambda folder: (folder / "complete.json").unlink(), r"is no finished model's folder"),
+        (lambda folder: (folder / "README.md").unlink(), r"README\.md: the card cannot be read"),
+        (lambda folder: [(folder / "README.md").unlink(), os.mkfifo(folder / "README.md")], "the card cannot be read"),
+        (lambda folder: (folder / "README.md").write_text("---\n: [\n---\n"), "the card cannot be read"),
+        (lambda folder: (folder / "README.md").write_text("---\nself: 1\n---\n"), "the card cannot be read"),
+        (lambda folder: (folder / "README.md").open("w").truncate(12 << 30), "no file of at most 10,000,000 bytes"),
     ],
 )
 def test_a_folder_that_is_not_whole_or_not_ours_is_refused(
@@ -295,27 +345,7 @@ def test_a_folder_that_is_not_whole_or_not_ours_is_refused(
 ) -> None:
     shutil.copytree(model, tmp_path / "model")
     spoil(tmp_path / "model")
-    assert re.search(message, refused(tmp_path / "model", "me/model", "--dry-run", tmp_path / "dry"))
-    assert not (tmp_path / "dry").exists()
-
-
-def test_links_and_seals_that_lead_elsewhere_are_refused(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "secret.json").write_text("{}")
-    shutil.copytree(model, tmp_path / "model")
-    (tmp_path / "model" / "README.md").unlink()
-    (tmp_path / "model" / "README.md").symlink_to(tmp_path / "secret.json")
-    words = tmp_path / "model", "me/model", "--dry-run", tmp_path / "dry"
-    assert "README.md: leads to another place" in refused(*words)
-    (tmp_path / "model" / "README.md").unlink()
-    (tmp_path / "model" / "x.json").symlink_to(tmp_path / "secret.json")
-    seal_model(tmp_path / "model")
-    assert "x.json: leads to another place" in refused(*words)
-    (tmp_path / "model" / "x.json").unlink()
-    (tmp_path / "model" / "linked").symlink_to(tmp_path)
-    for name in ("../secret.json", "linked/secret.json", str(tmp_path / "secret.json")):
-        files = {name: [2, file_digest(tmp_path / "secret.json")]}
-        write_json(tmp_path / "model" / "complete.json", {"files": files})
-        assert "secret.json: leads to another place" in refused(*words)
+    assert re.search(message, refused(tmp_path / "model", "me/model", "--dry-run"))
 
 
 @pytest.mark.parametrize("name", ["model", "a/b/c", "me/my model", "me/--x", "https://huggingface.co/me/x", "me/é"])
@@ -323,13 +353,11 @@ def test_what_is_no_repositorys_name_is_refused_before_anything_is_read(name: st
     assert "is no repository's name: write USER/NAME" in refused(tmp_path, name)
 
 
-def test_other_words_that_do_not_fit_are_refused(model: Path, tmp_path: Path) -> None:
-    assert "--license 'MIT License'" in refused(model, "me/model", "--license", "MIT License")
+def test_what_names_no_licence_is_not_public(hub: Hub, model: Path) -> None:
     assert "no licence is named" in refused(model, "me/model")
-    assert "is not empty" in refused(model, "me/model", "--dry-run", model)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "model").symlink_to(model)
-    assert f"give {tmp_path / 'run' / 'model'}" in refused(tmp_path / "run", "me/model")
+    assert "private model repository me/model, main, licence none" in pushed(
+        model, "me/model", "--private", "--dry-run"
+    )
 
 
 def test_places_are_taken_out_of_settings() -> None:

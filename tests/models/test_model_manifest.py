@@ -7,7 +7,7 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.models.loading import load_checkpoint
-from remedy.models.model_manifest import recorded_weights, seal_model
+from remedy.models.model_manifest import model_files, recorded_weights, seal_model
 from remedy.settings import UserError
 from tests.tiny_models import small_decoder, tokenizer_for
 
@@ -44,3 +44,25 @@ def test_weights_beside_a_configuration_are_loaded_with_a_seal_of_both_alone(fol
     assert recorded_weights(folder) == ""
     (folder / "config.yaml").unlink()  # a model from elsewhere
     load_checkpoint(str(folder))
+
+
+def test_a_models_files_are_known_by_name_and_slow_tokenizers_vocabularies_where_there_is_no_fast_one() -> None:
+    fast = {
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "adapter_model.safetensors",
+        "config.json",
+    }
+    fast |= {"config.yaml", "training.json", "tokenizer_config.json", "chat_template.jinja", "trace_tokenizer.json"}
+    slow = {"vocab.txt", "merges.txt", "tokenizer.model", "added_tokens.json"}
+    strange = {
+        "credentials.json",
+        "notes.txt",
+        "mymodel.safetensors",
+        "model.safetensors.json",
+        ".env",
+        "complete.json",
+    }
+    assert model_files(fast | slow | strange) == fast | slow
+    assert model_files({*fast, "tokenizer.json"} | slow | strange) == {*fast, "tokenizer.json"}
+    assert model_files(fast - {"tokenizer_config.json"} | slow | strange) == fast - {"tokenizer_config.json"}

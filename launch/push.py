@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from huggingface_hub import HfApi
@@ -55,22 +55,24 @@ def push(
         if not license:
             raise UserError("no licence is named, so that nobody may use what is public: give --license, or --private")
         refuse_places(folder / name for name in sorted({*names} - tokenizer_files(names)))
-    print(f"{'private ' if private else ''}{kind} repository {repo}, {revision or 'main'}, licence {license or 'none'}")
+    where = f"{'private ' if private else ''}{kind} repository {repo}, {revision or 'main'}"
+    print(one_line(f"{where}, licence {license or 'none'}"))
     if dry_run:
         return print("nothing was pushed (--dry-run)")
     if license != card.data.get("license"):
         card.data["license"] = license
         write_text(folder / CARD, str(card))
-    api, where = HfApi(), {"repo_id": repo, "repo_type": kind}
+    api = HfApi()
+    what: Any = {"repo_id": repo, "repo_type": kind}
     try:
         api.whoami()
-        api.create_repo(**where, private=private or None, exist_ok=True)
-        if private and not api.repo_info(**where).private:
+        api.create_repo(**what, private=private or None, exist_ok=True)
+        if private and not api.repo_info(**what).private:
             raise UserError(f"{repo}: is public already: choose another name, or remove --private")
         if revision:
-            api.create_branch(**where, branch=revision, exist_ok=True)
-        what = {"folder_path": folder, "allow_patterns": names, "delete_patterns": STALE}
-        print(f"pushed: {api.upload_folder(**where, **what, revision=revision).commit_url}")
+            api.create_branch(**what, branch=revision, exist_ok=True)
+        what |= {"folder_path": folder, "allow_patterns": names, "delete_patterns": STALE, "revision": revision}
+        print(f"pushed: {api.upload_folder(**what).commit_url}")
     except UserError:
         raise
     except Exception as error:  # of the client, or of whichever transport it uses; what it says names the cure

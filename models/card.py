@@ -25,8 +25,10 @@ from remedy.settings import UserError, build, read_yaml
 
 CARD = "README.md"
 _ABSOLUTE = re.compile(r"/[^/\n]+/|~/|[A-Za-z]:[\\/]")
-_PLACE = re.compile(r"(?:^|[:,\[-])\s*[\"']?(?:/[^/\s\"']+/|~/|[A-Za-z]:[\\/])|(?<![\w.-])/(?:home|Users)/\w")
-"""An absolute path as a value of settings, or somebody's home anywhere."""
+_PLACE = re.compile(
+    r"(?:^|[:,\[-])\s*[\"']?(?:/(?!usr/|opt/|bin/)[^/\s\"']+/|~/|[A-Za-z]:[\\/])|(?<![\w.-])/(?:home|Users)/\w"
+)
+"""An absolute path as a value of settings, but for programs of the system, or somebody's home anywhere."""
 _LARGEST = 10_000_000
 """Bytes of a card."""
 _LONGEST = 2000
@@ -52,8 +54,8 @@ def write_card(folder: Path) -> Path:
         pipeline_tag="text-generation",
         tags=[file_name(tag) for tag in tags],
         base_model=base if relation else None,
+        base_model_relation=relation,  # what is None is left out
     )
-    metadata["base_model_relation"] = relation  # what is None is left out
     said = without_paths(written)
     base, section, data = (said.get("model") or {}).get("name_or_path"), said.get("model") or {}, said["data"]
     what = f"LoRA adapters of {base}" if adapters else f"{base}, trained further" if base else "A decoder of its own"

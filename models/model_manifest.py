@@ -86,12 +86,12 @@ def listed(folder: Path, paths: Iterable[Path], digest: Digest) -> dict[str, lis
 
 def first_problem(folder: Path, files: Mapping[str, list[Any]], digest: Digest) -> str | None:
     """Say what is wrong with the first of the listed files that is not what it was; None if all are."""
-    for name, about in files.items():
+    for name, (size, value) in files.items():
         path = folder / name
         try:
             if not path.is_file():
                 return f"{name} is missing"
-            if path.stat().st_size != about[0] or digest(path) != about[1]:
+            if path.stat().st_size != size or digest(path) != value:
                 return f"{name} is damaged (its digest is not that of its content)"
         except OSError as error:
             return f"{name} cannot be read ({error.strerror or error})"
@@ -136,13 +136,15 @@ def check_model(folder: Path) -> list[str]:
                 "with --resume, or copy the whole folder of a finished run"
             )
         return []
-    sealed = _sealed(folder)
+    sealed = read_json(folder / SEAL, _CURE)
     if "step" in sealed:
         raise UserError(
             f"{folder}: is a checkpoint that training goes on from (step {sealed['step']}), without a tokenizer and its data's "
             "settings: let the training end, with --resume or a smaller train.max_steps, and give the run's folder"
         )
-    files = sealed["files"]
+    files = sealed.get("files")
+    if not isinstance(files, dict) or not all(isinstance(about, list) and len(about) == 2 for about in files.values()):
+        raise UserError(f"{folder / SEAL}: lists no files: {_CURE}")
     if others := sorted(files.keys() - model_files(files)):
         raise UserError(f"{folder / SEAL}: names {shown(others[0])}, which is no file of a model: {_CURE}")
     if problem := first_problem(folder, files, file_digest):
@@ -169,17 +171,10 @@ def recorded_weights(folder: Path) -> str:
 
 def _sealed_weights(folder: Path) -> dict[str, Any]:
     try:
-        files = _sealed(folder)["files"]
+        files = read_json(folder / SEAL, _CURE)["files"]
     except DamagedFile:
         return {}
     return {name: about for name, about in files.items() if name.endswith(".safetensors")}
-
-
-def _sealed(folder: Path) -> dict[str, Any]:
-    sealed = read_json(folder / SEAL, _CURE)
-    if isinstance(sealed.get("files"), dict):
-        return sealed
-    raise DamagedFile(f"{folder / SEAL}: lists no files: {_CURE}")
 
 
 def file_digest(path: Path) -> str:

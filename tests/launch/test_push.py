@@ -254,8 +254,9 @@ def test_links_that_lead_out_of_the_folder_are_refused(model: Path, data: Path, 
 
 
 def test_places_on_this_machine_are_pushed_to_private_repositories_alone(
-    hub: Hub, folder: Path, data: Path, tmp_path: Path
+    hub: Hub, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     model = trained(str(tmp_path / "model"))
     said = refused(model, "me/model", "--license", "mit")
     assert re.search(
@@ -263,12 +264,22 @@ def test_places_on_this_machine_are_pushed_to_private_repositories_alone(
     )
     pushed(model, "me/model", "--private")
     assert ("model", "me/model") in hub.repos
+    train(load(RunConfig, "run.yaml", ["output=model"]), resume=True)
+    pushed(model, "me/public", "--license", "mit")
     shutil.copytree(data, tmp_path / "data")
     card = (data / "README.md").read_text()
     for words in ("see file:///home/me/x", "  path: /scratch/x.jsonl", '- "C:\\x"', "- ~/x", '{"name_or_path":"/x/y"}'):
         (tmp_path / "data" / "README.md").write_text(f"{card}{words}\n")
         assert f"({words.strip()})" in refused(tmp_path / "data", "me/set", "--license", "mit")
-    for words in ("https://huggingface.co/me/x", "and/or", "- a/b", "1:2/3/4", "[docs](docs/x.md)", "runs/home/x"):
+    for words in (
+        "https://huggingface.co/me/x",
+        "and/or",
+        "python: /usr/bin/python3",
+        "- a/b",
+        "1:2/3/4",
+        "[docs](docs/x.md)",
+        "runs/home/x",
+    ):
         (tmp_path / "data" / "README.md").write_text(f"{card}{words}\n")
         pushed(tmp_path / "data", "me/set", "--license", "mit", "--dry-run")
 

@@ -158,6 +158,8 @@ def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any
     for key in [*config.set, *given]:
         if key.startswith("task.held_out_"):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
+    if getattr(trained_on, "held_out_pairs", 0) and data.seed != stored.get("seed", 0):
+        raise ConfigError(f"set.seed {data.seed}: another seed draws other pairs than training held out: remove it")
     _refuse_other_splits(data.task, trained_on)
     took = read_training(Path(checkpoint))
     stages = (written.get("train") or {}).get("curriculum") or []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import perm
 from typing import Any, Literal
 
 import numpy as np
@@ -16,12 +17,16 @@ from remedy.data_gen.tasks.permutation_arrays import batch_arrays, vocabulary
 from remedy.data_gen.tasks.permutation_programs import (
     Answer,
     Moves,
+    Pairs,
     PermutationBatch,
     chance,
     content_hash,
+    count_pairs,
     draw_batch,
     function,
+    held_out_successors,
     move_table,
+    sequences,
     session,
 )
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Guesses, Task, TokenArrays, too_few_programs
@@ -60,6 +65,11 @@ class PermutationTask(Task):
     longer one in training."""
     held_out_lengths: tuple[int, ...] = ()
     """Lengths that the train split never has."""
+    held_out_pairs: int = Field(default=0, ge=0)
+    """Number of ordered pairs of commands that programs of training and validation never have one directly after the other. They are
+    drawn from `data.seed` among those that do not commute. Every state still meets every command."""
+    test_pairs: Literal["with", "without"] | None = None
+    """Test programs that have at least one held-out pair, or none, as in training; null: drawn as if none were held out."""
 
     @model_validator(mode="after")
     def _ordered(self) -> PermutationTask:
@@ -67,6 +77,25 @@ class PermutationTask(Task):
         if not 0 <= low <= high <= LONGEST:
             raise ValueError(
                 f"length must be 0 to {LONGEST}, or [low, high] with 0 <= low <= high <= {LONGEST}; got {shown(self.length)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _pairs_exist(self) -> PermutationTask:
+        most, (low, _) = len(move_table(self.n, self.moves)) // 2, self.length_range()
+        if self.held_out_pairs > most:
+            raise ValueError(
+                f"held_out_pairs must be 0 to {most}, half of the commands of n {self.n} and moves {self.moves}; got "
+                f"{self.held_out_pairs}"
+            )
+        if self.test_pairs is not None and not self.held_out_pairs:
+            raise ValueError(
+                f"test_pairs {self.test_pairs} does nothing without held_out_pairs: remove it, or hold out pairs"
+            )
+        fewest = min(low, (self.repertoire_range() or (2,))[0])
+        if self.test_pairs == "with" and fewest < 2:
+            raise ValueError(
+                f"test_pairs with: a program of {fewest} command has no pair: give length and repertoire of at least 2"
             )
         return self
 
@@ -87,6 +116,13 @@ class PermutationTask(Task):
     def repertoire_range(self) -> tuple[int, int] | None:
         """The fewest and the most different commands that a program's are drawn from."""
         return None if self.repertoire is None else low_high(self.repertoire)
+
+    def programs_with_pairs(self) -> int:
+        """Count the longest programs by the held-out pairs in them: at most so many different ones have a pair."""
+        high, repertoire = self.length_range()[1], self.repertoire_range()
+        others = sequences(len(move_table(self.n, self.moves)), high - 2, repertoire and repertoire[1])
+        starts = perm(10, self.n) if self.distinct_values else 10**self.n
+        return self.held_out_pairs * (high - 1) * others * starts
 
     def describe(self) -> str:
         return "Permutation programs: a few variables whose values are permuted command by command"
@@ -109,6 +145,9 @@ class PermutationTask(Task):
         here = f"programs have {low} commands" if low == high else f"programs have {low} to {high} commands"
         lengths: dict[tuple[str, Any], str]
         lengths = {("held_out_lengths", n): "" if low <= n <= high else here for n in self.held_out_lengths}
+        if self.held_out_pairs:
+            most = min(high, (self.repertoire_range() or (2,))[-1])
+            lengths["held_out_pairs", self.held_out_pairs] = "" if most > 1 else "programs have one command"
         return lengths | ({("split_by", self.split_by): ""} if self.split_by != "program" else {})
 
     def symbols(self) -> list[str]:
@@ -140,7 +179,12 @@ class PermutationTask(Task):
             traced.program if as_session else function(batch, row, self.answer),
             identity=traced.program.code,
             key=key,
-            slices={"n": self.n, "moves": self.moves, "length": int(batch.lengths[row])},
+            slices={
+                "n": self.n,
+                "moves": self.moves,
+                "length": int(batch.lengths[row]),
+                **({} if batch.pairs is None else {"held_out_pairs": int(batch.pairs[row])}),
+            },
             trace=traced if as_session else None,
             answer=None if in_state else ",".join(f"{name}={value.text}" for name, value in final.items()),
             answer_in_state=in_state,
@@ -152,11 +196,15 @@ class PermutationTask(Task):
         count, pending = len(indices), np.arange(len(indices))
         keys, lengths = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         values, moves = np.zeros((count, self.n), np.int64), np.zeros((count, self.length_range()[1]), np.int64)
+        held = held_out_successors(self.n, self.moves, self.held_out_pairs, seed) if self.held_out_pairs else None
+        asked = "without" if split in ("train", "validation") else self.test_pairs
+        pairs = None if held is None or asked is None else Pairs(held, asked == "with")
         for attempt in range(MAX_ATTEMPTS):
             if not len(pending):
-                return keys, PermutationBatch(self.moves, lengths, values, moves)
+                batch = PermutationBatch(self.moves, lengths, values, moves)
+                return keys, batch if held is None else batch._replace(pairs=count_pairs(batch, held))
             tried = rng.keys(seed, stream_of(split), indices[pending], attempt)
-            drawn = self._draw(tried)
+            drawn = self._draw(tried, pairs)
             found = self._allowed(split, drawn)
             rows = pending[found]
             keys[rows], lengths[rows], values[rows] = tried[found], drawn.lengths[found], drawn.values[found]
@@ -164,8 +212,9 @@ class PermutationTask(Task):
             pending = pending[~found]
         raise too_few_programs(self, split)
 
-    def _draw(self, keys: rng.U64) -> PermutationBatch:
-        return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys, self.repertoire_range())
+    def _draw(self, keys: rng.U64, pairs: Pairs | None) -> PermutationBatch:
+        repertoire = self.repertoire_range()
+        return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys, repertoire, pairs)
 
     def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
         allowed = in_split(content_hash(batch, values=self.split_by == "program"), split)

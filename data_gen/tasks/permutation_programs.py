@@ -20,7 +20,7 @@ from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
 
 NAMES = "abcdefgh"
-_LENGTH, _VALUES, _SIZE, _MOVES, _REPERTOIRE = 0, 1, 11, 16, 1 << 20  # first random position of each draw
+_LENGTH, _VALUES, _SIZE, _PAIR, _MOVES, _REPERTOIRE = 0, 1, 11, 12, 16, 1 << 20  # first random position of each draw
 
 PUBLISHED_DOCSTRING = '"""Execute the REPL trace operations."""'
 
@@ -58,13 +58,14 @@ def commands(n: int, kind: Moves) -> list[str]:
 class PermutationBatch(NamedTuple):
     """Programs of one kind of move: `lengths` (B,), starting digits `values` (B, n), commands `moves` (B, T; T the longest).
 
-    A command is its rank in `move_table`.
+    A command is its rank in `move_table`. `pairs` (B,): how many held-out pairs each has, where any are held out.
     """
 
     kind: Moves
     lengths: Ints
     values: Ints
     moves: Ints
+    pairs: Ints | None = None
 
     @property
     def n(self) -> int:
@@ -76,6 +77,40 @@ class PermutationBatch(NamedTuple):
         return PermutationBatch(self.kind, self.lengths[chosen], self.values[chosen], self.moves[chosen, :length])
 
 
+class Pairs(NamedTuple):
+    """Held-out pairs of commands: `successors` (M,), and whether programs must have one or must not."""
+
+    successors: Ints
+    demanded: bool
+
+
+@lru_cache(maxsize=64)
+def held_out_successors(n: int, kind: Moves, count: int, seed: int) -> Ints:
+    """Draw ordered pairs of commands that do not commute; shape (M,): the command that a pair forbids after each, or -1.
+
+    No two pairs share their first or their second command, and `count` is at most half of the commands, so that enough are left. Two
+    swaps that do not commute make a cycle of three, which is no command; a product of full permutations always is one.
+    """
+    table = move_table(n, kind)
+    successors = np.full(len(table), -1, np.int64)
+    attempt = 0
+    while (successors >= 0).sum() < count:
+        key = rng.key(seed, rng.PAIRS, attempt)
+        first, second = (rng.below(rng.bits(key, place), len(table)) for place in range(2))
+        commute = (table[first][table[second]] == table[second][table[first]]).all()
+        if not commute and successors[first] < 0 and second not in successors:
+            successors[first] = second
+        attempt += 1
+    return successors
+
+
+def count_pairs(batch: PermutationBatch, successors: Ints) -> Ints:
+    """Count the held-out pairs in each program; shape (B,)."""
+    inside = np.arange(1, batch.moves.shape[1]) < batch.lengths[:, None]
+    found: Ints = ((successors[batch.moves[:, :-1]] == batch.moves[:, 1:]) & inside).sum(axis=1)
+    return found
+
+
 def draw_batch(
     kind: Moves,
     n: int,
@@ -83,20 +118,63 @@ def draw_batch(
     distinct_values: bool,
     keys: rng.U64,
     repertoire: tuple[int, int] | None = None,
+    pairs: Pairs | None = None,
 ) -> PermutationBatch:
-    """The programs of a vector of keys, each a function of its key alone; of all commands, or of a repertoire of some."""
+    """The programs of a vector of keys, each a function of its key alone; of all commands, or of a repertoire of some.
+
+    Commands are independent and uniform. `pairs` changes that. *Without* a pair, the first command is uniform, and each other one is
+    uniform over those of the repertoire that no pair forbids after the one before: a program of any length has one, and every state
+    still meets every command, since a program may start from any values with any command. *With* one, a program is drawn as
+    usual, and then a pair, uniform over all pairs and places, takes the place of two commands; its commands are in the repertoire.
+    """
     drawn = _between(lengths, keys, _LENGTH)
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
     values = np.argsort(digits, axis=1)[:, :n] if distinct_values else rng.below_array(digits[:, :n], 10)
     positions = np.arange(_MOVES, _MOVES + int(drawn.max(initial=0)))
     bits, every = rng.bits_array(keys, positions), len(move_table(n, kind))
-    if repertoire is None:
-        return PermutationBatch(kind, drawn, values, rng.below_array(bits, every))
-    sizes = _between(repertoire, keys, _SIZE)
-    known = np.argsort(rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + every)), axis=1)
-    return PermutationBatch(
-        kind, drawn, values, np.take_along_axis(known, rng.below_array(bits, sizes[:, None]), axis=1)
+    sizes: int | Ints = every
+    known: Ints | None = None
+    if repertoire is not None:
+        sizes = _between(repertoire, keys, _SIZE)
+        known = np.argsort(rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + every)), axis=1)
+    if pairs is not None and not pairs.demanded:
+        return PermutationBatch(kind, drawn, values, _without_pairs(bits, sizes, known, pairs.successors))
+    if pairs is None:
+        return PermutationBatch(kind, drawn, values, _of(known, rng.below_array(bits, np.reshape(sizes, (-1, 1)))))
+    rows, firsts = np.arange(len(keys)), np.flatnonzero(pairs.successors >= 0)
+    chosen = rng.bits_array(keys, np.array([_PAIR, _PAIR + 1]))
+    first = firsts[rng.below_array(chosen[:, 0], len(firsts))]
+    pair = np.stack([first, pairs.successors[first]], axis=1)
+    if known is not None:
+        for column, command in enumerate(pair.T):  # the first two that the program knows
+            known[rows, (known == command[:, None]).argmax(axis=1)] = known[:, column]
+            known[:, column] = command
+    moves = _of(known, rng.below_array(bits, np.reshape(sizes, (-1, 1))))
+    place = rng.below_array(chosen[:, 1], drawn - 1)
+    moves[rows, place], moves[rows, place + 1] = pair.T
+    return PermutationBatch(kind, drawn, values, moves)
+
+
+def _of(known: Ints | None, chosen: Ints) -> Ints:
+    """The commands at these places of each program's repertoire, or of all commands."""
+    return chosen if known is None else np.take_along_axis(known, chosen, axis=1)
+
+
+def _without_pairs(bits: rng.U64, sizes: int | Ints, known: Ints | None, successors: Ints) -> Ints:
+    """Commands of each program's repertoire, none after one that forbids it; shape (B, T)."""
+    rows, moves = np.arange(len(bits)), np.empty(bits.shape, np.int64)
+    places = (
+        np.broadcast_to(np.arange(len(successors)), (len(bits), len(successors)))
+        if known is None
+        else np.argsort(known)
     )
+    forbidden = np.full(len(bits), -1)
+    for step in range(bits.shape[1]):
+        place = np.where(forbidden < 0, sizes, places[rows, forbidden])
+        chosen = rng.below_array(bits[:, step], sizes - (place < sizes))
+        moves[:, step] = _of(known, (chosen + (chosen >= place))[:, None])[:, 0]
+        forbidden = successors[moves[:, step]]
+    return moves
 
 
 def _between(bounds: tuple[int, int], keys: rng.U64, position: int) -> Ints:

@@ -39,13 +39,14 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
     """
     whole = set(data.task.held_out())
     for where, source in sources:
-        mine, its = (_pairs_drawn_from(one) for one in (data, source))
-        if differs := [key for key in mine.keys() & its.keys() if mine[key] != its[key]]:
-            raise ValueError(
-                f"{where}: {min(differs)} {its[min(differs)]} draws other held-out pairs than data's {mine[min(differs)]}: remove it, "
-                "or hold out no pairs"
-            )
         own = set(source.task.held_out())
+        drawn_from = [(one.seed, one.task.symbols()) for one in (data, source)]
+        if (
+            "held_out_pairs" in dict(own)
+            and all(symbols for _, symbols in drawn_from)
+            and drawn_from[0] != drawn_from[1]
+        ):
+            raise ValueError(f"{where}: another seed, n or moves draws other held-out pairs than data does: remove it")
         for key, value in sorted(own - whole, key=str):
             raise ValueError(
                 f"{where}: task.{key} {cut(str(value))} is set here alone: set it in data.task, for the whole run, so that no other "
@@ -56,13 +57,6 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
                 raise ValueError(
                     f"{where}: trains on what data.task.{key} {cut(str(value))} keeps from training: set it here too"
                 )
-
-
-def _pairs_drawn_from(data: DataConfig) -> dict[str, Any]:
-    """Return what held-out pairs are drawn from; empty where none are drawn."""
-    if not isinstance(getattr(data.task, "held_out_pairs", None), int):
-        return {}
-    return {"seed": data.seed, **{f"task.{key}": getattr(data.task, key) for key in ("n", "moves")}}
 
 
 def _occurs(task: Task, key: str, value: Any) -> bool:

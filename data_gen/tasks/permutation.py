@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import perm
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +11,12 @@ from pydantic import Field, model_validator
 
 from remedy import rng
 from remedy.data_gen.execution.program import Trace
-from remedy.data_gen.splits import in_split, stream_of
+from remedy.data_gen.splits import SEEN, in_split, stream_of
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, vocabulary
 from remedy.data_gen.tasks.permutation_programs import (
     Answer,
+    Ints,
     Moves,
-    Pairs,
     PermutationBatch,
     chance,
     content_hash,
@@ -26,7 +25,6 @@ from remedy.data_gen.tasks.permutation_programs import (
     function,
     held_out_successors,
     move_table,
-    sequences,
     session,
 )
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Guesses, Task, TokenArrays, too_few_programs
@@ -82,21 +80,15 @@ class PermutationTask(Task):
 
     @model_validator(mode="after")
     def _pairs_exist(self) -> PermutationTask:
-        most, (low, _) = len(move_table(self.n, self.moves)) // 2, self.length_range()
+        most = len(move_table(self.n, self.moves)) // 2
+        fewest = min(self.length_range()[0], (self.repertoire_range() or (2,))[0])
         if self.held_out_pairs > most:
             raise ValueError(
                 f"held_out_pairs must be 0 to {most}, half of the commands of n {self.n} and moves {self.moves}; got "
                 f"{self.held_out_pairs}"
             )
-        if self.test_pairs is not None and not self.held_out_pairs:
-            raise ValueError(
-                f"test_pairs {self.test_pairs} does nothing without held_out_pairs: remove it, or hold out pairs"
-            )
-        fewest = min(low, (self.repertoire_range() or (2,))[0])
         if self.test_pairs == "with" and fewest < 2:
-            raise ValueError(
-                f"test_pairs with: a program of {fewest} command has no pair: give length and repertoire of at least 2"
-            )
+            raise ValueError(f"test_pairs with needs length and repertoire of at least 2; got {fewest}")
         return self
 
     @model_validator(mode="after")
@@ -117,13 +109,6 @@ class PermutationTask(Task):
         """The fewest and the most different commands that a program's are drawn from."""
         return None if self.repertoire is None else low_high(self.repertoire)
 
-    def programs_with_pairs(self) -> int:
-        """Count the longest programs by the held-out pairs in them: at most so many different ones have a pair."""
-        high, repertoire = self.length_range()[1], self.repertoire_range()
-        others = sequences(len(move_table(self.n, self.moves)), high - 2, repertoire and repertoire[1])
-        starts = perm(10, self.n) if self.distinct_values else 10**self.n
-        return self.held_out_pairs * (high - 1) * others * starts
-
     def describe(self) -> str:
         return "Permutation programs: a few variables whose values are permuted command by command"
 
@@ -138,7 +123,8 @@ class PermutationTask(Task):
         return self.answer != "string"
 
     def without_effect(self, session: bool) -> dict[str, str]:
-        return {"answer": "in a session, which ends with its values"} if session else {}
+        found = {} if self.held_out_pairs else {"test_pairs": "without held_out_pairs"}
+        return found | ({"answer": "in a session, which ends with its values"} if session else {})
 
     def held_out(self) -> dict[tuple[str, Any], str]:
         low, high = self.length_range()
@@ -197,14 +183,13 @@ class PermutationTask(Task):
         keys, lengths = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         values, moves = np.zeros((count, self.n), np.int64), np.zeros((count, self.length_range()[1]), np.int64)
         held = held_out_successors(self.n, self.moves, self.held_out_pairs, seed) if self.held_out_pairs else None
-        asked = "without" if split in ("train", "validation") else self.test_pairs
-        pairs = None if held is None or asked is None else Pairs(held, asked == "with")
+        asked = "without" if split in SEEN else self.test_pairs
         for attempt in range(MAX_ATTEMPTS):
             if not len(pending):
                 batch = PermutationBatch(self.moves, lengths, values, moves)
                 return keys, batch if held is None else batch._replace(pairs=count_pairs(batch, held))
             tried = rng.keys(seed, stream_of(split), indices[pending], attempt)
-            drawn = self._draw(tried, pairs)
+            drawn = self._draw(tried, held if asked else None, asked == "with")
             found = self._allowed(split, drawn)
             rows = pending[found]
             keys[rows], lengths[rows], values[rows] = tried[found], drawn.lengths[found], drawn.values[found]
@@ -212,9 +197,9 @@ class PermutationTask(Task):
             pending = pending[~found]
         raise too_few_programs(self, split)
 
-    def _draw(self, keys: rng.U64, pairs: Pairs | None) -> PermutationBatch:
-        repertoire = self.repertoire_range()
-        return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys, repertoire, pairs)
+    def _draw(self, keys: rng.U64, successors: Ints | None, with_pair: bool) -> PermutationBatch:
+        lengths, repertoire = self.length_range(), self.repertoire_range()
+        return draw_batch(self.moves, self.n, lengths, self.distinct_values, keys, repertoire, successors, with_pair)
 
     def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
         allowed = in_split(content_hash(batch, values=self.split_by == "program"), split)

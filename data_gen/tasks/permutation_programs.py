@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import lru_cache
-from math import comb, factorial
+from math import factorial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +20,15 @@ from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
 
 NAMES = "abcdefgh"
-_LENGTH, _VALUES, _SIZE, _PAIR, _MOVES, _REPERTOIRE = 0, 1, 11, 12, 16, 1 << 20  # first random position of each draw
+_LENGTH, _VALUES, _SIZE, _PAIR, _PLACE, _MOVES, _REPERTOIRE = (
+    0,
+    1,
+    11,
+    12,
+    13,
+    16,
+    1 << 20,
+)  # first random position of each draw
 
 PUBLISHED_DOCSTRING = '"""Execute the REPL trace operations."""'
 
@@ -77,13 +85,6 @@ class PermutationBatch(NamedTuple):
         return PermutationBatch(self.kind, self.lengths[chosen], self.values[chosen], self.moves[chosen, :length])
 
 
-class Pairs(NamedTuple):
-    """Held-out pairs of commands: `successors` (M,), and whether programs must have one or must not."""
-
-    successors: Ints
-    demanded: bool
-
-
 @lru_cache(maxsize=64)
 def held_out_successors(n: int, kind: Moves, count: int, seed: int) -> Ints:
     """Draw ordered pairs of commands that do not commute; shape (M,): the command that a pair forbids after each, or -1.
@@ -118,61 +119,51 @@ def draw_batch(
     distinct_values: bool,
     keys: rng.U64,
     repertoire: tuple[int, int] | None = None,
-    pairs: Pairs | None = None,
+    successors: Ints | None = None,
+    with_pair: bool = False,
 ) -> PermutationBatch:
     """The programs of a vector of keys, each a function of its key alone; of all commands, or of a repertoire of some.
 
-    Commands are independent and uniform. `pairs` changes that. *Without* a pair, the first command is uniform, and each other one is
-    uniform over those of the repertoire that no pair forbids after the one before: a program of any length has one, and every state
-    still meets every command, since a program may start from any values with any command. *With* one, a program is drawn as
-    usual, and then a pair, uniform over all pairs and places, takes the place of two commands; its commands are in the repertoire.
+    Commands are independent and uniform. With `successors`, the held-out pairs, the first command is uniform, and every other one is
+    uniform over those of the repertoire that may follow the one before. So no program is drawn again, and lengths and repertoires are
+    as without pairs. A program may start from any values with any command: every state still meets every command. `with_pair`:
+    a program is drawn as without pairs; then a pair takes the place of two commands, uniform over pairs and places. A repertoire
+    has both of its commands.
     """
     drawn = _between(lengths, keys, _LENGTH)
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
     values = np.argsort(digits, axis=1)[:, :n] if distinct_values else rng.below_array(digits[:, :n], 10)
     positions = np.arange(_MOVES, _MOVES + int(drawn.max(initial=0)))
     bits, every = rng.bits_array(keys, positions), len(move_table(n, kind))
-    sizes: int | Ints = every
-    known: Ints | None = None
+    rows = np.arange(len(keys))[:, None]
+    sizes, known = np.full(rows.shape, every), np.broadcast_to(np.arange(every), (len(keys), every))
+    pair: Ints | None = None
+    if successors is not None and with_pair:
+        firsts = np.flatnonzero(successors >= 0)
+        first = firsts[_between((0, len(firsts) - 1), keys, _PAIR)]
+        pair = np.stack([first, successors[first]], axis=1)
     if repertoire is not None:
-        sizes = _between(repertoire, keys, _SIZE)
-        known = np.argsort(rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + every)), axis=1)
-    if pairs is not None and not pairs.demanded:
-        return PermutationBatch(kind, drawn, values, _without_pairs(bits, sizes, known, pairs.successors))
-    if pairs is None:
-        return PermutationBatch(kind, drawn, values, _of(known, rng.below_array(bits, np.reshape(sizes, (-1, 1)))))
-    rows, firsts = np.arange(len(keys)), np.flatnonzero(pairs.successors >= 0)
-    chosen = rng.bits_array(keys, np.array([_PAIR, _PAIR + 1]))
-    first = firsts[rng.below_array(chosen[:, 0], len(firsts))]
-    pair = np.stack([first, pairs.successors[first]], axis=1)
-    if known is not None:
-        for column, command in enumerate(pair.T):  # the first two that the program knows
-            known[rows, (known == command[:, None]).argmax(axis=1)] = known[:, column]
-            known[:, column] = command
-    moves = _of(known, rng.below_array(bits, np.reshape(sizes, (-1, 1))))
-    place = rng.below_array(chosen[:, 1], drawn - 1)
-    moves[rows, place], moves[rows, place + 1] = pair.T
+        order = rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + every))
+        if pair is not None:
+            order[rows, pair] = 0, 1  # the first two that the program knows
+        sizes, known = _between(repertoire, keys, _SIZE)[:, None], np.argsort(order, axis=1)
+    if successors is not None and pair is None:
+        return PermutationBatch(kind, drawn, values, _without_pairs(bits, sizes[:, 0], known, successors))
+    moves = np.take_along_axis(known, rng.below_array(bits, sizes), axis=1)
+    if pair is not None:
+        place = rng.below_array(rng.bits_array(keys, np.array([_PLACE])), drawn[:, None] - 1)
+        moves[rows, place + np.arange(2)] = pair
     return PermutationBatch(kind, drawn, values, moves)
 
 
-def _of(known: Ints | None, chosen: Ints) -> Ints:
-    """The commands at these places of each program's repertoire, or of all commands."""
-    return chosen if known is None else np.take_along_axis(known, chosen, axis=1)
-
-
-def _without_pairs(bits: rng.U64, sizes: int | Ints, known: Ints | None, successors: Ints) -> Ints:
-    """Commands of each program's repertoire, none after one that forbids it; shape (B, T)."""
-    rows, moves = np.arange(len(bits)), np.empty(bits.shape, np.int64)
-    places = (
-        np.broadcast_to(np.arange(len(successors)), (len(bits), len(successors)))
-        if known is None
-        else np.argsort(known)
-    )
+def _without_pairs(bits: rng.U64, sizes: Ints, known: Ints, successors: Ints) -> Ints:
+    """Commands from the first `sizes` (B,) that each program knows, none after one that forbids it; shape (B, T)."""
+    rows, moves, places = np.arange(len(bits)), np.empty(bits.shape, np.int64), np.argsort(known, axis=1)
     forbidden = np.full(len(bits), -1)
     for step in range(bits.shape[1]):
         place = np.where(forbidden < 0, sizes, places[rows, forbidden])
         chosen = rng.below_array(bits[:, step], sizes - (place < sizes))
-        moves[:, step] = _of(known, (chosen + (chosen >= place))[:, None])[:, 0]
+        moves[:, step] = known[rows, chosen + (chosen >= place)]
         forbidden = successors[moves[:, step]]
     return moves
 
@@ -246,17 +237,6 @@ def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -
     main = "return execute_repl_trace()" if answer == "string" else "execute_repl_trace()"
     border = "\n\n" if answer == "string" else ""
     return Program(f"{code}{border}def main():  {MARKER}\n    {main}\n", "permutation function")
-
-
-def sequences(moves: int, length: int, repertoire: int | None = None) -> int:
-    """Count the sequences of so many commands over a table of moves, with at most `repertoire` different ones."""
-    if repertoire is None:
-        return int(moves**length)
-    # Those of exactly k different commands: a choice of k, and inclusion and exclusion over those that do not occur.
-    return sum(
-        comb(moves, k) * sum((1 - 2 * (j % 2)) * comb(k, j) * int((k - j) ** length) for j in range(k + 1))
-        for k in range(min(repertoire, length, moves) + 1)
-    )
 
 
 @lru_cache(maxsize=64)

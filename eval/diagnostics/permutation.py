@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.splits import ALL, SPLITS
+from remedy.data_gen.splits import SEEN
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.data_gen.tasks.permutation_programs import move_table
 from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
 from remedy.eval.records.schema import LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import BAR
 from remedy.eval.tables.sections import Rows, Section, in_order, text, title, varying
-from remedy.messages import shown
 from remedy.settings import ConfigError
 
 LENGTH = label("length", "Commands of a permutation program.")
@@ -35,10 +35,10 @@ REPERTOIRE = label(
     "the same, so that no comparison pairs them.",
     asked=True,
 )
+
 PAIRS = label(
-    "pairs",
-    "Whether a program has a pair of commands that training never had one directly after the other. Of a control, whose training had "
-    "them, the same programs.",
+    "test_pairs",
+    "Whether a program has a pair of commands that `task.held_out_pairs` names: training held it out, but of a control.",
     ("without", "with"),
     asked=True,
 )
@@ -62,11 +62,9 @@ class PermutationDiagnostic(Diagnostic):
     """Contents of states, one condition each; empty: that of the data configuration."""
     repertoires: tuple[Annotated[int, Field(strict=True)], ...] = ()
     """Numbers of different commands in a program, one condition each, with a label; empty: that of the data configuration."""
-    held_out_pairs: tuple[Literal["with", "without"], ...] = ()
+    test_pairs: tuple[Literal["with", "without"], ...] = ()
     """Programs with at least one of the pairs that training held out (`task.held_out_pairs`), and without, one condition each, with a
-    label; empty: programs drawn as if none were held out."""
-    control_pairs: int | None = Field(default=None, ge=1)
-    """Of a control, whose training held out no pairs: their number in the training that it is compared with."""
+    label; empty: programs drawn as if none were held out. For a control, whose training had all pairs, `set` names their number."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
     """Programs per condition."""
 
@@ -74,72 +72,54 @@ class PermutationDiagnostic(Diagnostic):
         """Lengths by spacing, locals and forcing."""
         if data.task.kind != "permutation":
             raise ConfigError(f"diagnostic permutation: needs data.task.kind permutation, not {data.task.kind}")
-        number = self._number_of_pairs(data.task, split, trained_on)
+        if self.test_pairs and not getattr(data.task, "held_out_pairs", 0):
+            raise ConfigError(
+                "diagnostic permutation: test_pairs: this training held out none; for a control, set their number "
+                "(`set: {task.held_out_pairs: 1}`)"
+            )
+        if self.test_pairs and split in SEEN:
+            raise ConfigError(
+                f"diagnostic permutation: test_pairs: programs of the {split} split have none: use split test"
+            )
         found = []
         for spacing, written, repertoire, pairs in itertools.product(
             self.spacings or (data.reveal.spacing,),
             self.locals or (data.reveal.locals,),
             self.repertoires or (None,),
-            self.held_out_pairs or (None,),
+            self.test_pairs or (None,),
         ):
-            labels_of = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
-            own = {name: value for name, value in labels_of.items() if value is not None}
+            asked = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
+            own = {name: value for name, value in asked.items() if value is not None}
             settings = {
                 "reveal.spacing": spacing,
                 "reveal.locals": written,
-                **({} if repertoire is None else {"task.repertoire": repertoire}),
-                **({} if pairs is None else {"task.held_out_pairs": number, "task.test_pairs": pairs}),
+                **{f"task.{name}": value for name, value in own.items()},
             }
             revealed = data.changed(settings, "diagnostic permutation")
             for length in self.lengths:
                 changed = revealed.changed({"task.length": length}, "diagnostic permutation")
-                if pairs == "with":
-                    self._require_programs(changed.task, split)
+                if pairs == "with" and (most := _most_with_pairs(changed.task)) < self.examples:
+                    raise ConfigError(
+                        f"diagnostic permutation: length {length} gives at most {most} test programs with a held-out pair, and "
+                        f"{self.examples} are asked for: give longer programs, or fewer examples"
+                    )
                 labels = {"length": length, **own}
                 if changed.reveal.at is None:  # else each program has its own
                     labels["horizon"] = horizon(length, changed.reveal)
                 found += [self.condition(changed, forcing, self.examples, split, **labels) for forcing in self.forcing]
         return found
 
-    def _number_of_pairs(self, task: Task, split: str, trained_on: Task | None) -> int | None:
-        """The number of pairs that training held out, or that a control names."""
-        trained = trained_on if isinstance(trained_on, PermutationTask) else None
-        number = trained.held_out_pairs if trained is not None else 0
-        where = "diagnostic permutation:"
-        if self.control_pairs is not None and (number or not self.held_out_pairs):
-            reason = f"this training held out {number} itself" if number else "held_out_pairs asks for none"
-            raise ConfigError(f"{where} control_pairs {self.control_pairs} does nothing, since {reason}: remove it")
-        if not self.held_out_pairs:
-            return None
-        if split not in ("test", ALL):
-            raise ConfigError(f"{where} held_out_pairs: programs of the {split} split never have one: use split test")
-        if number and trained is not None and isinstance(task, PermutationTask):
-            for key in ("n", "moves"):
-                if getattr(task, key) != getattr(trained, key):
-                    raise ConfigError(
-                        f"{where} held_out_pairs: training held out pairs of {key} {getattr(trained, key)}, not of {getattr(task, key)}"
-                    )
-        if not (number or self.control_pairs):
-            raise ConfigError(
-                f"{where} held_out_pairs: this training held out none (task.held_out_pairs 0): name their number for a control, "
-                "control_pairs 1"
-            )
-        return number or self.control_pairs
-
-    def _require_programs(self, task: Task, split: str) -> None:
-        """Refuse fewer different programs with a held-out pair than are asked for."""
-        assert isinstance(task, PermutationTask)
-        share = 100 if split == ALL else SPLITS[split].high - SPLITS[split].low
-        if (most := task.programs_with_pairs() * share // 100) < self.examples:
-            raise ConfigError(
-                f"diagnostic permutation: n {task.n}, length {task.length} and repertoire {shown(task.repertoire)} give at most {most} "
-                f"programs with a held-out pair, and {self.examples} are asked for: give longer programs, or fewer examples"
-            )
-
     @classmethod
     def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
         """The solved horizon of every run."""
         return solved_horizon_section(cls.title, conditions)
+
+
+def _most_with_pairs(task: Task) -> int:
+    """Bound the test programs with a held-out pair: a tenth of pairs by places by other commands by starting values."""
+    assert isinstance(task, PermutationTask)
+    length, values = task.length_range()[1], 10**task.n
+    return int(task.held_out_pairs * (length - 1) * len(move_table(task.n, task.moves)) ** (length - 2) * values) // 10
 
 
 def horizon(length: int, reveal: RevealConfig) -> int:

@@ -67,8 +67,8 @@ STRINGS_OUT = {**STRINGS, "split_by": "functions", "held_out_functions": ["rotat
         (STRINGS_OUT, {"mixture": {"a": {}, "b": {"set": {"task": STRINGS}}}}, "held_out_depths 2 keeps from training"),
         ({**SWAPS, "held_out_lengths": [3]}, {"train": {"curriculum": STAGES}}, "held_out_lengths 3 keeps from"),
         (PAIRS_OUT, {"mixture": {"a": {}, "b": {"set": {"task.held_out_pairs": 0}}}}, "held_out_pairs 1 keeps from"),
-        (PAIRS_OUT, {"mixture": {"a": {}, "b": {"set": {"seed": 4}}}}, "seed 4 draws other held-out pairs"),
-        (PAIRS_OUT, {"mixture": {"a": {}, "b": {"set": {"task.n": 4}}}}, "task.n 4 draws other held-out pairs"),
+        (PAIRS_OUT, {"mixture": {"a": {}, "b": {"set": {"seed": 4}}}}, "another seed, n or moves draws other"),
+        (PAIRS_OUT, {"mixture": {"a": {}, "b": {"set": {"task.n": 4}}}}, "another seed, n or moves draws other"),
     ],
 )
 def test_what_is_held_out_is_held_out_of_the_whole_run(
@@ -100,17 +100,26 @@ def test_an_evaluation_reads_no_training_split(tmp_path: Path) -> None:
     assert for_checkpoint(str(tmp_path), stored).data.task.model_dump()["held_out_lengths"] == (4,)
 
 
+def asked_for_pairs(folder: Path, trained: str, **changes: Any) -> Subject:
+    (folder / "config.yaml").write_text(f"data: {{task: {{kind: permutation, n: 3{trained}}}, seed: 7}}")
+    settings = {"diagnostics": [{"kind": "permutation", "test_pairs": ["with"]}], "set": changes}
+    return for_checkpoint(str(folder), build(EvalConfig, settings, "e.yaml"))
+
+
 def test_an_evaluation_has_the_pairs_of_the_runs_training(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("data: {task: {kind: permutation, n: 3, held_out_pairs: 1}, seed: 7}")
-
-    def asked(changes: dict[str, Any]) -> Subject:
-        diagnostic = {"kind": "permutation", "held_out_pairs": ["with"]}
-        return for_checkpoint(str(tmp_path), build(EvalConfig, {"diagnostics": [diagnostic], "set": changes}, "e.yaml"))
-
-    found = asked({"task.length": 9})
+    found = asked_for_pairs(tmp_path, ", held_out_pairs: 1", **{"task.length": 9})
     assert (found.trained_on, found.data.seed) == (found.data.task.changed({"length": 16}), 7)
-    with pytest.raises(ConfigError, match=r"set\.seed 8: another seed draws other pairs than training held out"):
-        asked({"seed": 8})
+    for changes in ({"seed": 8}, {"task.n": 4}):
+        with pytest.raises(ConfigError, match="another seed, n or moves draws other pairs than training held out"):
+            asked_for_pairs(tmp_path, ", held_out_pairs: 1", **changes)
+    with pytest.raises(ConfigError, match=r"set\.task\.held_out_pairs does nothing"):
+        asked_for_pairs(tmp_path, ", held_out_pairs: 1", **{"task.held_out_pairs": 2})
+
+
+def test_a_control_is_asked_the_same_programs(tmp_path: Path) -> None:
+    trained = asked_for_pairs(tmp_path, ", held_out_pairs: 1")
+    control = asked_for_pairs(tmp_path, "", **{"task.held_out_pairs": 1})
+    assert (trained.data, getattr(control.trained_on, "held_out_pairs", None)) == (control.data, 0)
 
 
 def test_a_checkpoint_is_tested_on_the_splits_that_its_training_had(tmp_path: Path) -> None:

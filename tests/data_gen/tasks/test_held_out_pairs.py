@@ -89,11 +89,11 @@ def test_pairs_do_not_commute_and_share_no_command_in_one_place(n: int, moves: A
     ("changes", "says"),
     [
         ({"held_out_pairs": 2}, "held_out_pairs must be 0 to 1, half of the commands of n 3 and moves swaps; got 2"),
-        ({"held_out_pairs": 0, "test_pairs": "with"}, "test_pairs with does nothing without held_out_pairs"),
-        ({"test_pairs": "with", "length": (1, 4)}, "a program of 1 command has no pair"),
-        ({"test_pairs": "with", "repertoire": 1}, "a program of 1 command has no pair"),
+        ({"held_out_pairs": 0, "test_pairs": "with"}, "task.test_pairs with does nothing without held_out_pairs"),
+        ({"test_pairs": "with", "length": (1, 4)}, "needs length and repertoire of at least 2; got 1"),
+        ({"test_pairs": "with", "repertoire": 1}, "needs length and repertoire of at least 2; got 1"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
-        PermutationTask.model_validate({**SWAPS, **changes})
+        DataConfig.model_validate({"task": {**SWAPS, **changes}})

@@ -40,6 +40,13 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
     whole = set(data.task.held_out())
     for where, source in sources:
         own = set(source.task.held_out())
+        drawn_from = [(one.seed, one.task.symbols()) for one in (data, source)]
+        if (
+            "held_out_pairs" in dict(own)
+            and all(symbols for _, symbols in drawn_from)
+            and drawn_from[0] != drawn_from[1]
+        ):
+            raise ValueError(f"{where}: another seed, n or moves draws other held-out pairs than data does: remove it")
         for key, value in sorted(own - whole, key=str):
             raise ValueError(
                 f"{where}: task.{key} {cut(str(value))} is set here alone: set it in data.task, for the whole run, so that no other "

@@ -153,10 +153,18 @@ def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any
     if stored and trained_on is None:
         trained_on = build(DataConfig, stored, str(Path(checkpoint) / "config.yaml")).task
     data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")
+    held_out_pairs, symbols = getattr(trained_on, "held_out_pairs", ()), data.task.symbols()
+    if (
+        trained_on
+        and held_out_pairs
+        and symbols
+        and (stored.get("seed", 0), trained_on.symbols()) != (data.seed, symbols)
+    ):
+        raise ConfigError("set: another seed, n or moves draws other pairs than training held out: remove it")
     section = config.set.get("task")
     given = [f"task.{key}" for key in section] if isinstance(section, dict) else []
     for key in [*config.set, *given]:
-        if key.startswith("task.held_out_"):
+        if key.startswith("task.held_out_") and (held_out_pairs or key != "task.held_out_pairs"):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
     _refuse_other_splits(data.task, trained_on)
     took = read_training(Path(checkpoint))

@@ -17,6 +17,7 @@ from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.execution.sandbox import Environment, TracerConfig
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
 from remedy.data_gen.splits import ALL, SPLITS, text_hash
+from remedy.data_gen.tasks.calls import called
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, Case, read_cases
 from remedy.data_gen.tasks.task import TASKS, Drawn, Task
 from remedy.data_gen.tasks.trace_cache import traced_once
@@ -109,6 +110,7 @@ class ProgramsTask(Task):
 
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
         for one, outcome in zip(drawn, traced_once([one.program for one in drawn], self.tracer, workers)):
+            outcome = called(outcome)
             yield retrace_shallower(one.program, self.tracer, outcome) if partial else outcome
 
     def environment(self) -> Environment:

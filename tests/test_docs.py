@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import pytest
 import yaml
 
 from benchmarks.picture import chart
-from remedy.data_gen.roles import CWM_IDS
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+from remedy.data_gen.roles import CWM_IDS, spans_text
 from remedy.launch.reference import SETTINGS, fields, markdown, places, settings_class
 from remedy.settings import Settings
 from tests.launch.in_process import remedy as in_process
@@ -71,6 +74,22 @@ def test_the_worked_example_is_what_the_tracer_says() -> None:
     ((command, written),) = re.findall(r"```console\n\$ (.*?)\n(.*?)```", FORMAT, re.DOTALL)
     words = [ROOT / word if word.endswith(".py") else word for word in command.split()[1:]]
     assert in_process(words).output == written
+
+
+def test_the_ids_of_a_data_set_are_decoded_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = {"kind": "permutation", "length": 4}
+    (tmp_path / "data.yaml").write_text(
+        json.dumps({"data": {"task": task, "format": "cwm"}, "write": {"splits": {"train": 2}}})
+    )
+    assert in_process(["generate", "data.yaml", "--out", "data/permutation"]).status == 0
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(encoding="utf-8"), re.DOTALL)
+    capsys.readouterr()
+    exec(code, {})
+    data = DataConfig.model_validate({"task": task, "format": "cwm"})
+    assert capsys.readouterr().out == spans_text(examples(data, "train", [0])[0].spans) + "\n"
 
 
 def test_python_in_the_documents_prints_what_stands_below_it() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import CWM_IDS, spans_text
 from remedy.launch.reference import SETTINGS, fields, markdown, places, settings_class
+from remedy.messages import install
 from remedy.settings import Settings
 from tests.launch.in_process import remedy as in_process
 
@@ -57,6 +59,19 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     for name in re.findall(rf"`((?:{folders})/[\w./-]*)`", page.read_text(encoding="utf-8")):
         path = ROOT / name
         assert path.exists() or name in {"remedy/train/run.py"}, name
+
+
+def test_what_is_said_to_install_exists() -> None:
+    """The package is on no index, and its parts are those that pyproject.toml names."""
+    sources = [
+        path for folder in ("models", "train", "eval", "launch", "data_gen") for path in (ROOT / folder).rglob("*.py")
+    ]
+    texts = {page: page.read_text(encoding="utf-8") for page in [*PAGES, ROOT / "Makefile", *sources]}
+    assert not [page for page, text in texts.items() if "install 'cwm-remedy" in text]
+    named = {name for text in texts.values() for name in re.findall(r"-e ['\"]\.\[(\w+)\]|\binstall\('(\w+)'\)", text)}
+    extras = set(metadata("cwm-remedy").get_all("Provides-Extra") or ())
+    assert {"deepspeed", "gpu", "mamba"} <= {name for pair in named for name in pair if name} <= extras
+    assert install("gpu") == "run pip install -e '.[gpu]' in your clone of cwm-remedy"
 
 
 def test_the_settings_page_is_current() -> None:

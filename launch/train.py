@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from remedy.launch.console import MaybeInt, Overrides, in_words, load_one
+from remedy.owner import owned
 from remedy.processes import end_with_parent, this_process
 from remedy.settings import UserError
 
@@ -94,6 +95,8 @@ def train(
     if local_rank is not None and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
     if this_process().is_main:
+        with owned(Path(settings.output)):  # else it is first said after imports of seconds
+            pass
         print("".join(f"{line}\n" for line in given_programs(settings)), end="", flush=True)
     if this_process().world_size > 1:  # a launcher that is killed ends none of its processes
         end_with_parent(os.getppid(), _end)

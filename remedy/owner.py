@@ -7,6 +7,7 @@ machines too.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shlex
@@ -20,6 +21,7 @@ from remedy.messages import cut
 from remedy.settings import UserError
 
 FILE = ".owner"
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _held: set[int] = set()
 """Descriptors of the files that this process has locked."""
 
@@ -30,12 +32,12 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
     do in one folder, which part; each is held for itself.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds it, or its file system has no locks.
         OSError: the folder cannot be made or written to.
     """
-    made = not folder.exists()
     path = folder / (FILE + part)
     with writing(folder):
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         number = _locked(path)
     _held.add(number)
@@ -57,7 +59,17 @@ def _locked(path: Path) -> int:
     number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            os.close(number)
+            path.unlink()
+            raise UserError(
+                f"{path.parent}: its file system gives no lock ({os.strerror(error.errno)}), without which two processes could write "
+                "there at once: choose a folder on a local disk, or have it mounted with locks (Lustre: mount -o flock)"
+            ) from None
+        if not isinstance(error, BlockingIOError):
+            os.close(number)
+            raise
         holder = os.read(number, 1000).decode(errors="replace") or "another process"
         os.close(number)
         raise UserError(

@@ -151,9 +151,8 @@ class ProgramsTask(Task):
         if have >= count:
             return
         given = load_cases(self)[0].split is not None
-        cure = (
-            f'give lines `"split": "{split}"`' if given else "write `split_by: program` or other `shares` in data.task"
-        )
+        by = "" if self.split_by == "program" else "`split_by: program` or "
+        cure = f'give lines `"split": "{split}"`' if given else f"write {by}other `shares` in data.task"
         raise ConfigError(
             f"{reader} asks for {count:,} of the {split} split, which has {have:,}. {self.describe_splits()}. Ask for fewer, or {cure}"
         )
@@ -258,9 +257,10 @@ def _dealt(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
     order = sorted(set(units), key=text_hash)
     names, reached, found = list(task.shares.parts), 0.0, dict[str, str]()
     if len(order) < len(names):
+        by = "" if task.split_by == "program" else "`split_by: program`, "
         raise ConfigError(
-            f"data.task: {task.name} has {len(order)} {task.split_by}s, too few to deal out to {', '.join(names)}: "
-            "write `split_by: program`, `split` in every line, or other `shares`"
+            f"data.task: {task.name} has {len(order)} {task.split_by}{'s' * (len(order) != 1)}, too few to deal out to "
+            f"{', '.join(names)}: give more, or write {by}`split` in every line, or other `shares`"
         )
     for left, name in zip(reversed(range(len(names))), names):
         reached += task.shares.parts[name]

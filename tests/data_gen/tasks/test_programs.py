@@ -170,6 +170,8 @@ def test_splits_are_given_or_dealt_out_by_function_or_program(tmp_path: Path) ->
     assert counts(ProgramsTask.model_validate({"path": path, "split_by": "program", "shares": parts})) == [30, 30, 0]
     with pytest.raises(ConfigError, match=r"task\.shares: shares come to 1\.2, not 1"):
         build(DataConfig, {"task": {"kind": "programs", "path": path, "shares": {"train": 1}}})
+    with pytest.raises(ConfigError, match=r"1 program, too few .*: give more, or write `split` in every line, or"):
+        ProgramsTask(path=lines(tmp_path / "one.jsonl", LINES[:1]), split_by="program").count("train")
     with pytest.raises(ConfigError, match="has 2 functions, too few to deal out to train, validation, test"):
         ProgramsTask(path=lines(tmp_path / "two.jsonl", LINES[:2]), split_by="function").count("train")
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from remedy.data_gen.examples import untraced
 from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.eval.stats.power import programs_for
 from remedy.files import file_name, write_text
 from remedy.launch.console import MaybePath, target
-from remedy.launch.train import untraced
 from remedy.settings import UserError
 
 BARS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)

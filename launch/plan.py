@@ -18,7 +18,7 @@ from remedy.eval.report.verdicts import ALONE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, decidable, seeds_for_fixed
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, conditions, expand, trials
-from remedy.launch.train import given_programs
+from remedy.launch.runner import check_programs
 from remedy.models.config import DecoderSettings
 
 Variants = Mapping[str, list[Job]]
@@ -52,8 +52,7 @@ def print_plan(
     console = console or Console()
     rate, spread = RATE if rate is None else rate, SPREAD if spread is None else spread
     jobs = expand(config, where)
-    for line in dict.fromkeys(line for job in jobs for line in given_programs(job.train)):
-        console.print(line, markup=False, highlight=False)
+    check_programs(jobs)
     variants = _by_variant(jobs)
     asked = {name: conditions(jobs[0]) for name, jobs in variants.items()}
     _print_runs(config, variants, asked, _by_variant(trials(config, where)), console)

@@ -7,9 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,14 +16,10 @@ import typer
 from remedy.launch.console import MaybeInt, Overrides, in_words, load_one
 from remedy.owner import owned
 from remedy.processes import end_with_parent, this_process
-from remedy.settings import UserError
 
 if TYPE_CHECKING:
-    from remedy.data_gen.tasks.task import Task
     from remedy.train.config import RunConfig
 
-SAMPLE, LISTED = 50, 8
-"""Given programs that are traced before a training, at most, and lines on those of them that have no trace."""
 GRACE = 60.0
 """Seconds that a process has for its last step and checkpoint when what started it is gone."""
 
@@ -37,10 +31,10 @@ def given_programs(config: RunConfig) -> list[str]:
         ConfigError: there are none to train or to validate on.
         UserError: as `untraced`.
     """
+    from remedy.data_gen.examples import untraced
     from remedy.data_gen.mixture import Mixture
 
     said: dict[str, None] = {}
-    tasks = []
     for data in config.stage_data() if config.train.total_steps and config.shards is None else ():
         for source in Mixture(data, config.mixture).sources:
             task = source.data.task
@@ -48,35 +42,8 @@ def given_programs(config: RunConfig) -> list[str]:
             if config.train.evaluate_every is not None:
                 task.require("validation", 1, "train.evaluate_every")
             if text := task.describe_splits():
-                said[text] = None
-                tasks.append(task)
-    return [*said, *dict.fromkeys(line for task in tasks for line in untraced(task))]
-
-
-@lru_cache(maxsize=24)
-def untraced(task: Task) -> tuple[str, ...]:
-    """Trace a sample of given programs, and return lines on those that have no trace; none where all have one.
-
-    Raises:
-        UserError: none has a trace, or no sandbox can be started.
-    """
-    from remedy.data_gen.config import DataConfig
-    from remedy.data_gen.examples import executions
-    from remedy.data_gen.execution.program import ProgramError
-    from remedy.data_gen.splits import ALL
-
-    whole = task.count(ALL) or 0
-    tried = range(0, whole, max(1, -(-whole // SAMPLE)))
-    outcomes = [one.outcome for one in executions(DataConfig(task=task), ALL, tried)]
-    problems = [one for one in outcomes if isinstance(one, ProgramError)]
-    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(Counter(one.kind for one in problems).items()))
-    asked = f"{len(tried)} programs" if len(tried) == whole else f"a sample of {len(tried)} programs"
-    more = [f"... and {len(problems) - LISTED} more"] if len(problems) > LISTED else []
-    lines = [*(f"  {one}" for one in problems[:LISTED]), *more]
-    if problems and len(problems) == len(tried):
-        raise UserError("\n".join([f"{task.name}: none of {asked} has a trace ({kinds}): correct them", *lines]))
-    left_out = f"{task.name}: {len(problems)} of {asked} have no trace ({kinds}); correct them, or they are left out:"
-    return (left_out, *lines) if problems else ()
+                said |= dict.fromkeys([text, *untraced(task)])
+    return list(said)
 
 
 def train(

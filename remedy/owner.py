@@ -7,7 +7,6 @@ machines too.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import shlex
@@ -21,7 +20,6 @@ from remedy.messages import cut
 from remedy.settings import UserError
 
 FILE = ".owner"
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _held: set[int] = set()
 """Descriptors of the files that this process has locked."""
 
@@ -60,18 +58,14 @@ def _locked(path: Path) -> int:
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in _NO_LOCKS:
-            os.close(number)
-            path.unlink()
-            raise UserError(
-                f"{path.parent}: its file system gives no lock ({os.strerror(error.errno)}), without which two processes could write "
-                "there at once: choose a folder on a local disk, or have it mounted with locks (Lustre: mount -o flock)"
-            ) from None
-        if not isinstance(error, BlockingIOError):
-            os.close(number)
-            raise
         holder = os.read(number, 1000).decode(errors="replace") or "another process"
         os.close(number)
+        if not isinstance(error, BlockingIOError):
+            path.unlink()
+            raise UserError(
+                f"{path.parent}: its file system gives no lock ({error.strerror}), without which two processes could write there at "
+                "once: choose a folder on a local disk, or have it mounted with locks (Lustre: mount -o flock)"
+            ) from None
         raise UserError(
             f"{path.parent}: {holder} is writing there: wait until it ends, or end it, or choose another folder"
         ) from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from remedy.messages import shown, suggest
 from remedy.mistakes import unknown_keys
@@ -29,17 +29,12 @@ class Registry(dict[str, T]):
         """A decorator that adds a choice under a name.
 
         Raises:
-            ValueError: the name is taken by something else, or a setting of the choice has the name of a method.
+            ValueError: the name is taken by something else.
         """
 
         def add(choice: T) -> T:
             if name in self and self[name] is not choice:
                 raise ValueError(f"{self.what} {name!r} is registered already")
-            if shadowing := [word for word in getattr(choice, "model_fields", ()) if word in _attributes(choice)]:
-                taken = ", ".join(sorted(word for word in _attributes(choice) if word[0] != "_"))
-                raise ValueError(
-                    f"{self.what} {name}: the setting {shadowing[0]} needs another name, since all of these mean something else: {taken}"
-                )
             self[name] = choice
             return choice
 
@@ -71,12 +66,6 @@ class Registry(dict[str, T]):
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return name
-
-
-def _attributes(choice: Any) -> set[str]:
-    """The names that a settings class has from its bases and that are no settings there, such as methods'."""
-    own = choice.__mro__[1 : choice.__mro__.index(BaseModel)]
-    return {word for base in own for word in vars(base)} - {word for base in own for word in base.model_fields}
 
 
 @dataclass(frozen=True, kw_only=True)

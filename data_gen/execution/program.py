@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count
 from typing import NamedTuple
 
 MARKER = "# << START_OF_TRACE"
@@ -126,13 +125,12 @@ class Program:
     def from_call(cls, code: str, arguments: str, name: str = "<program>", function: str = "f") -> Program:
         """A program that calls `function(arguments)` from a marked `main`, laid out as code world models are prompted.
 
-        Where the code has a `main` of its own, the marked function is `main_1`.
+        Where the code has a `main` of its own, the marked function is `main_`.
         """
         main = "main"
-        if _binds(code, main):
-            main = next(other for number in count(1) if (other := f"main_{number}") not in code)
-        marked = f"{code}\ndef {main}():  {MARKER}\n    return {function}({arguments})\n"
-        return cls(marked, name, calls=function)
+        while _has_global(code, main):
+            main += "_"
+        return cls(f"{code}\ndef {main}():  {MARKER}\n    return {function}({arguments})\n", name, calls=function)
 
     def entry_point(self) -> EntryPoint:
         """The marked function.
@@ -175,17 +173,14 @@ class Program:
         return [(_MARKER_RE.sub("", line) if MARKER in line else line) + "\n" for line in self.source_lines()]
 
 
-def _binds(code: str, name: str) -> bool:
-    """Say if code gives a module's name a value; False where it does not compile."""
-    if name not in code:
-        return False
+def _has_global(code: str, name: str) -> bool:
+    """Say if a module's own statements name this; False where it does not compile."""
     from symtable import symtable  # seldom needed, and every sandbox imports this file
 
     try:
-        symbol = symtable(code, "<code>", "exec").lookup(name)
-    except (KeyError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return name in code and name in symtable(code, "<code>", "exec").get_identifiers()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return symbol.is_assigned() or symbol.is_imported()
 
 
 def _is_marked(tree: ast.Module, number: int, lines: Sequence[str]) -> bool:

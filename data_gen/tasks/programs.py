@@ -151,8 +151,9 @@ class ProgramsTask(Task):
         if have >= count:
             return
         given = load_cases(self)[0].split is not None
-        by = "" if self.split_by == "program" else "`split_by: program` or "
-        cure = f'give lines `"split": "{split}"`' if given else f"write {by}other `shares` in data.task"
+        cure = (
+            f'give lines `"split": "{split}"`' if given else "write another `split_by` or other `shares` in data.task"
+        )
         raise ConfigError(
             f"{reader} asks for {count:,} of the {split} split, which has {have:,}. {self.describe_splits()}. Ask for fewer, or {cure}"
         )
@@ -257,10 +258,9 @@ def _dealt(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
     order = sorted(set(units), key=text_hash)
     names, reached, found = list(task.shares.parts), 0.0, dict[str, str]()
     if len(order) < len(names):
-        by = "" if task.split_by == "program" else "`split_by: program`, "
         raise ConfigError(
-            f"data.task: {task.name} has {len(order)} {task.split_by}{'s' * (len(order) != 1)}, too few to deal out to "
-            f"{', '.join(names)}: give more, or write {by}`split` in every line, or other `shares`"
+            f"data.task: split_by {task.split_by} finds {len(order)} in {task.name}, too few to deal out to {', '.join(names)}: "
+            "give more, another `split_by`, `split` in every line, or other `shares`"
         )
     for left, name in zip(reversed(range(len(names))), names):
         reached += task.shares.parts[name]

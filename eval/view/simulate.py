@@ -115,8 +115,8 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
         raise ConfigError(
             f"{no_data(checkpoint)}: say how its traces are written, for example data.format=cwm data.reveal.locals=diff"
         )
-    formats = [FORMATS.find(str(name)) for name in (stored.get("format"), changes.get("format"))]
-    if any(form is not None and form.one_token for form in formats):
+    form = FORMATS.find(str(changes.get("format", stored.get("format"))))
+    if form is not None and form.one_token:
         raise ConfigError(
             f"{checkpoint}: its data.format, symbolic, writes sessions of single symbols, and no trace of a program: simulate with a "
             "model of another format"

@@ -28,6 +28,11 @@ BY_CALL = {
     "a class's arguments": (CLASS, ""),
     "a dataclass's arguments": (DATACLASS, ""),
     "a cached function's arguments": (CACHED, ""),
+    "a cached function's key": (CACHED, "[]"),
+    "an input's object beside an argument too few": (
+        f"{CLASS.replace('f', 'g', 1)}\ndef f(x, y):\n    return x",
+        "g(1)",
+    ),
     "a partial function's arguments": (PARTIAL, ""),
     "a builtin's arguments": ("f = len", "1, 2"),
     "no function": ("f = 3", "0"),
@@ -41,7 +46,6 @@ BY_FUNCTION = {
     "a class": (CLASS, "0"),
     "a dataclass": (DATACLASS, "0"),
     "a cached function": (CACHED, "0"),
-    "a cached function's key": (CACHED, "[]"),
     "a decorated function": (WRAPPED, "0"),
     "a partial function": (PARTIAL, "0"),
     "a builtin": ("f = int", "'x'"),
@@ -73,8 +77,8 @@ def test_a_marked_function_of_ones_own_may_raise_as_it_likes() -> None:
 @pytest.mark.parametrize(
     ("code", "entry", "result"),
     [
-        ("def main(n):\n    return n * 2\ndef f(x):\n    return main(x)", "main_1", "6"),
-        ("from math import floor as main\nmain_1 = 4\ndef f(x):\n    return main(x + main_1)", "main_2", "7"),
+        ("def main(n):\n    return n * 2\ndef f(x):\n    return main(x)", "main_", "6"),
+        ("from math import floor as main\nmain_ = 4\ndef f(x):\n    return main(x + main_)", "main__", "7"),
         ("def f(x):\n    main = x\n    return main", "main", "3"),
     ],
 )

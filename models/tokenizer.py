@@ -276,7 +276,7 @@ def load(directory: Path | str) -> TraceTokenizer:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         settings = TOKENIZERS[stored["config"]["kind"]].model_validate(stored["config"])
-        backend = settings.restore(stored["backend"], directory)
+        backend = settings.restore(stored["backend"], path.parent)
         if backend.stored() != stored["backend"]:
             raise ValueError("its vocabulary is not the one that was stored")
     except FileNotFoundError:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from remedy.messages import suggest
+from remedy.messages import install, suggest
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read, read_model, refuse_pickles
@@ -212,7 +212,7 @@ def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
     try:
         import bitsandbytes  # noqa: F401
     except ImportError:
-        raise UserError("load_in_4bit: weights in 4 bits need bitsandbytes: pip install 'cwm-remedy[gpu]'") from None
+        raise UserError(f"load_in_4bit: weights in 4 bits need bitsandbytes: {install('gpu')}") from None
     from transformers import BitsAndBytesConfig
 
     computed = torch.bfloat16 if isinstance(dtype, str) else dtype

@@ -266,17 +266,17 @@ def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None)
     return tokenizer
 
 
-def load(directory: Path) -> TraceTokenizer:
-    """The tokenizer stored beside a checkpoint.
+def load(directory: Path | str) -> TraceTokenizer:
+    """The tokenizer stored in the folder of a checkpoint or a data set.
 
     Raises:
         TokenizerError: there is none, or it is damaged.
     """
-    path = directory / FILE
+    path = Path(directory) / FILE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         settings = TOKENIZERS[stored["config"]["kind"]].model_validate(stored["config"])
-        backend = settings.restore(stored["backend"], directory)
+        backend = settings.restore(stored["backend"], path.parent)
         if backend.stored() != stored["backend"]:
             raise ValueError("its vocabulary is not the one that was stored")
     except FileNotFoundError:

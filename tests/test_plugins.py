@@ -13,6 +13,7 @@ import yaml
 
 from remedy import plugins
 from remedy.data_gen.tasks import TASKS
+from remedy.data_gen.tasks.task import Task
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.registry import Registry
 from remedy.settings import ConfigError
@@ -145,6 +146,12 @@ def test_what_cannot_be_imported_is_said(name: str, says: str, tmp_path: Path, m
 
 
 @pytest.mark.usefixtures("forgotten")
+def test_a_setting_of_a_methods_name_is_refused_where_its_class_is_defined() -> None:
+    says = r"^Digits: a setting cannot be called count; a task's own words are .*, describe, .*symbols, "
+    with pytest.warns(UserWarning, match="shadows an attribute"), pytest.raises(TypeError, match=says):
+        type("Digits", (Task,), {"__annotations__": {"count": int}, "__module__": __name__})
+
+
 def test_installed_ones_are_imported_for_a_name_that_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainingArguments
 
+from remedy.messages import install
 from remedy.models.decoder import Block, DecoderForCausalLM
 from remedy.processes import this_process
 from remedy.settings import ConfigError, UserError
@@ -69,7 +70,7 @@ def join(on_cpu: bool) -> None:
         import deepspeed
         from deepspeed.ops import __compatible_ops__
     except ImportError:
-        raise ConfigError("train.deepspeed: DeepSpeed is not installed; pip install 'cwm-remedy[deepspeed]'") from None
+        raise ConfigError(f"train.deepspeed: DeepSpeed is not installed: {install('deepspeed')}") from None
 
     if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
         __compatible_ops__["deepspeed_shm_comm"] = False

@@ -23,7 +23,7 @@ from remedy.data_gen.execution.program import (
     can_be_name,
 )
 
-_REPORTED = frozenset(OUTCOMES) - {"mismatch"}
+_REPORTED = frozenset(OUTCOMES) - {"call", "mismatch"}
 _LONG = 1 << 24
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LOCAL = rb"\[%(s)b, %(s)b, %(s)b\]" % {b"s": _STRING}

@@ -115,6 +115,12 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
         raise ConfigError(
             f"{no_data(checkpoint)}: say how its traces are written, for example data.format=cwm data.reveal.locals=diff"
         )
+    form = FORMATS.find(str(changes.get("format", stored.get("format"))))
+    if form is not None and form.one_token:
+        raise ConfigError(
+            f"{checkpoint}: its data.format, symbolic, writes sessions of single symbols, and no trace of a program: simulate with a "
+            "model of another format"
+        )
     for key in changes:
         if key == "seed" or (key.split(".")[0] == "task" and not key.startswith("task.tracer.")):
             raise ConfigError(f"data.{key}: does nothing here, where the program is given: remove it")
@@ -124,11 +130,6 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
     own = {"kind": "programs", "path": program.name, "tracer": tracer}
     about = {key: value for key, value in stored.items() if key != "seed"} | {"task": own}
     data = build(DataConfig, apply_changes(about, changes, "data"), f"data of {checkpoint}")
-    if FORMATS[data.format].one_token:
-        raise ConfigError(
-            f"data.format {data.format}: has no end of its own, so that nothing can be written freely in it: simulate with a model "
-            "of another format"
-        )
     if (
         any(key.split(".")[0] == "memory" for key in changes)
         and data.memory

@@ -127,6 +127,7 @@ BAD: dict[str, tuple[str | None, list[Any], str]] = {
     "parameters": (SWAP.replace("main()", "main(x=1)"), [], "main has parameters, and only a run tells their values"),
     "constraint": (SWAP, ["--constrain", "contol_flow"], "did you mean 'control_flow'?"),
     "memory without frames": (SWAP, ["data.memory=3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
+    "symbols": (SWAP, ["data.format=symbolic"], "writes sessions of single symbols, and no trace of a program: simulate with"),
     "not of the data": (SWAP, ["reveal.spacing=2"], "write data.reveal.spacing"),
 }  # fmt: skip
 

@@ -2,15 +2,20 @@
 
 import json
 import math
+import os
 import shutil
 import zipfile
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from remedy.eval.report.compare import Reading, compare_logs, read_logs
+from remedy.eval.report.compare import compare_logs
+from remedy.eval.report.logs import Reading, read_logs
 from remedy.eval.stats import VerdictWord
+from remedy.launch.tools import compare
 from remedy.settings import UserError
 
 LOGS = Path("examples/harness_logs")
@@ -23,7 +28,7 @@ INSPECT = {"base": (8 / 24, 0.0983), "treated": (16 / 24, 0.0983)}
 
 
 def table(path: Path, right: list[int], **columns: list[object]) -> Path:
-    pd.DataFrame({"id": range(len(right)), "right": right, **columns}).to_csv(path, index=False)
+    pd.DataFrame({"id": range(len(right)), "right": right} | columns).to_csv(path, index=False)
     return path
 
 
@@ -84,14 +89,19 @@ def test_a_scorer_of_several_scores_gives_each_by_its_name(tmp_path: Path) -> No
 
 
 def test_examples_that_no_log_scores_are_counted(tmp_path: Path) -> None:
-    """Of a sample without any score, one that another scorer alone has scored, and one whose scorer failed (NaN), in each log."""
-    both = {"exact": {"value": "C"}, "length": {"value": 3}}
-    scores: list[dict | None] = [both, both, None, {"length": both["length"]}, {**both, "exact": {"value": math.nan}}]
-    sides = [inspect_log(tmp_path / name, scores) for name in ("a.json", "b.json")]
-    assert compare_logs(*sides, Reading(metric="exact")).remarks == [
-        *(f"{side}: 3 of 5 examples have no score, the first of them '2-1'." for side in sides),
-        "b in place of a on reverse: 3 of 5 examples are not scored in every log: left out.",
+    """Of a sample without any score, one that another scorer alone has scored, and ones whose scorer failed (NaN, in JSON null)."""
+    both, wrong = {"exact": {"value": "C"}, "length": {"value": 3}}, {"exact": {"value": "I"}}
+    failed = [{**both, "exact": {"value": value}} for value in (math.nan, None)]
+    sides = [
+        inspect_log(tmp_path / name, [first, both, None, {"length": both["length"]}, *failed])
+        for name, first in (("a.json", wrong), ("b.json", both))
     ]
+    assert compare_logs(*sides, Reading(metric="exact")).remarks == [
+        *(f"{side}: 4 of 6 examples have no score, the first of them '2-1'." for side in sides),
+        "b in place of a on reverse: 4 of 6 examples are not scored in every log: left out.",
+    ]
+    several = inspect_log(tmp_path / "c.json", [{"x": {"value": {"a": value, "b": 1}}} for value in (1, None)])
+    assert list(read_logs(several, Reading(metric="a"))["right"]) == [True, None]
 
 
 def test_a_log_is_not_compared_with_itself(tmp_path: Path) -> None:
@@ -128,7 +138,6 @@ def test_tasks_share_the_level_and_what_does_not_pair_is_said(tmp_path: Path) ->
         ([1, 0], {}, Reading(cluster="family"), "has no field 'family'"),
         ([1, 0], {}, Reading(metric="acc"), "has no score 'acc'"),
         (["yes", "no"], {}, Reading(), "which is no number"),
-        ([float("nan"), 1], {}, Reading(right_from=0.5), "is nan, neither right nor wrong"),
     ],
 )
 def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dict, how: Reading, message: str) -> None:
@@ -146,10 +155,10 @@ def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_packed_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remedy.eval.report.compare.MOST_BYTES", 100)
+    monkeypatch.setattr("remedy.eval.report.logs.MOST_BYTES", 100)
     with zipfile.ZipFile(tmp_path / "a.eval", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", " " * 101)
-    with pytest.raises(UserError, match=r"header\.json has 101 bytes, and at most 100 are read"):
+    with pytest.raises(UserError, match=r"a\.eval: has 101 bytes, and at most 100 are read"):
         read_logs(tmp_path / "a.eval", Reading())
 
 
@@ -169,3 +178,196 @@ def test_damaged_archives_are_named(tmp_path: Path, damage: str) -> None:
     path.write_bytes(packed)
     with pytest.raises(UserError, match=r"a\.eval: cannot be read"):
         read_logs(path, Reading())
+
+
+def samples(path: Path, right: list[int], written: str = "", **more: object) -> Path:
+    """Samples of lm-eval; a wrong answer is `written` and the document's number, or no text is kept."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {
+            "doc_id": number,
+            "doc": {},
+            "target": 1,
+            "doc_hash": f"{number:08x}",
+            "metrics": ["match"],
+            "match": float(score),
+        }
+        | ({"resps": [["right" if score else f"{written}{number}"]]} if written else {})
+        | more
+        for number, score in enumerate(right)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+HALF = [0, 1] * 12
+
+
+@pytest.mark.parametrize(
+    ("right", "written"), [(HALF, "x"), ([0] * 12, "x"), ([0, 1] * 30, "")], ids=["texts", "all wrong", "scores"]
+)
+def test_copies_of_a_log_are_no_seeds_and_no_sides(tmp_path: Path, right: list[int], written: str) -> None:
+    one, other = (samples(tmp_path / f"base/samples_t_{date}.jsonl", right, written) for date in (1, 2))
+    treated = samples(tmp_path / "treated/samples_t_1.jsonl", [1] * len(right), "x")
+    with pytest.raises(UserError, match=rf"{one} and baseline {other} agree on all {len(right)} .*: they are one log"):
+        compare_logs(tmp_path / "base", treated)
+    with pytest.raises(UserError, match=f"{one} and treatment {other} agree on all .*: both sides are identical"):
+        compare_logs(one, other)
+
+
+@pytest.mark.parametrize(
+    ("right", "written"),
+    [([1] * 40, "x"), ([0] * 40, ""), ([0, 1] * 9, "x"), ([0, 1] * 29, "")],
+    ids=["all right", "all wrong, no texts", "few texts", "few scores"],
+)
+def test_logs_that_agree_by_what_may_be_chance_are_said(tmp_path: Path, right: list[int], written: str) -> None:
+    for seed in range(3):
+        samples(tmp_path / f"base/seed-{seed}/samples_t_1.jsonl", right, written)
+    samples(tmp_path / "treated/samples_t_1.jsonl", [1, *right[1:-1], 1 - right[-1]], "y")
+    (remark,) = compare_logs(tmp_path / "base", tmp_path / "treated").remarks
+    first, second = (tmp_path / f"base/seed-{seed}/samples_t_1.jsonl" for seed in (0, 1))
+    assert remark == (
+        f"treated in place of base on t: baseline {first} and baseline {second} agree on all {len(right)} examples that they "
+        "share, and may be one log."
+    )
+
+
+def test_equal_scores_of_other_answers_are_two_logs(tmp_path: Path) -> None:
+    one, other = (samples(tmp_path / f"{side}/samples_t_1.jsonl", [0, 1] * 40, side) for side in ("a", "b"))
+    assert compare_logs(one, other).remarks == []
+
+
+def test_a_task_in_which_a_treatment_changes_nothing_is_one_of_several(tmp_path: Path) -> None:
+    for side, right in (("a", HALF), ("b", [1] * 24)):
+        samples(tmp_path / side / "samples_same_1.jsonl", HALF, "x")
+        samples(tmp_path / side / "samples_other_1.jsonl", right, "x")
+    found = compare_logs(tmp_path / "a", tmp_path / "b")
+    assert [len(found.verdicts), len(found.remarks)] == [2, 1]
+    assert "agree on all 24 examples" in found.remarks[0]
+
+
+def test_a_column_seed_says_that_rows_are_trainings(tmp_path: Path) -> None:
+    seeds: list[object] = [1] * 60 + [2] * 60
+    before = table(tmp_path / "before.csv", [0, 1] * 60, id=[*range(60)] * 2, seed=seeds)
+    after = table(tmp_path / "after.csv", [1] * 120, id=[*range(60)] * 2, seed=seeds)
+    found = compare_logs(before, after)
+    assert found.verdicts[0].found.seeds == (2, 2)
+    assert "before.csv 1 and baseline " in found.remarks[0]
+
+
+def test_metadata_is_that_of_samples(tmp_path: Path) -> None:
+    """inspect_ai's summaries hold one sentence for every value of more than 1 kB."""
+    with zipfile.ZipFile(tmp_path / "a.eval", "w") as archive:
+        archive.writestr("header.json", json.dumps({"status": "success", "eval": {"task": "t"}}))
+        archive.writestr("summaries.json", "[]")
+        for number in range(4):
+            sample = {
+                "id": number,
+                "epoch": 1,
+                "scores": {"m": {"value": 1}},
+                "metadata": {"text": [number // 2] * 999},
+            }
+            archive.writestr(f"samples/{number}_epoch_1.json", json.dumps(sample))
+    assert read_logs(tmp_path / "a.eval", Reading(cluster="text"))["cluster"].nunique() == 2
+
+
+def test_samples_of_lm_eval_before_december_2024_are_read(tmp_path: Path) -> None:
+    path = samples(tmp_path / "samples_t_1.jsonl", [0, 1], metrics=None)
+    found = read_logs(path, Reading())
+    assert (set(found["metric"]), list(found["right"])) == ({"match,none"}, [False, True])
+
+
+def test_other_prompts_and_settings_of_lm_eval_are_said(tmp_path: Path) -> None:
+    for side, shots, limit, temperature in (("a", 0, None, 0.0), ("b", 5, None, 0.7)):
+        folder = tmp_path / side
+        samples(folder / "samples_t_1.jsonl", [0, 1] if side == "a" else [1, 1], side, prompt_hash=f"{shots}-shot")
+        about = {"config": {"limit": limit}, "n-shot": {"t": shots}}
+        generation = {"until": ["\n"], "temperature": temperature}
+        (folder / "results_1.json").write_text(
+            json.dumps(about | {"configs": {"t": {"generation_kwargs": generation}}})
+        )
+    one, other = (
+        f"{run} {tmp_path / side / 'samples_t_1.jsonl'}" for run, side in (("baseline", "a"), ("treatment", "b"))
+    )
+    assert compare_logs(tmp_path / "a", tmp_path / "b").remarks == [
+        f"b in place of a on t: n-shot is 0 in {one}, and 5 in {other}.",
+        f"b in place of a on t: generation.temperature is 0.0 in {one}, and 0.7 in {other}.",
+        f"b in place of a on t: the prompt differs on 2 of 2 examples: that of '0-00000000' is 0-shot in {one}, and 5-shot in {other}.",
+    ]
+
+
+def test_other_prompts_and_settings_of_inspect_ai_are_said(tmp_path: Path) -> None:
+    for side, temperature in (("a", 0), ("b", 1)):
+        path = inspect_log(
+            tmp_path / f"{side}.json", [{"exact": {"value": value}} for value in ("IC" if side == "a" else "CC")]
+        )
+        log = json.loads(path.read_text())
+        log["eval"] |= {
+            "config": {"limit": 2} if side == "a" else {},
+            "model_generate_config": {"temperature": temperature},
+        }
+        asked = {"role": "user", "content": f"As {side}?"}
+        shot, answer = ({"role": "assistant", "source": source, "content": "x"} for source in ("input", "generate"))
+        for sample in log["samples"]:
+            sample["messages"] = [asked, shot, answer, {"role": "tool", "content": side}]
+        path.write_text(json.dumps(log))
+    remarks = [line.partition(": ")[2] for line in compare_logs(tmp_path / "a.json", tmp_path / "b.json").remarks]
+    one, other = f"in baseline {tmp_path}/a.json", f"in treatment {tmp_path}/b.json"
+    assert remarks == [
+        f"config.limit is 2 {one}, and not set {other}.",
+        f"model_generate_config.temperature is 0 {one}, and 1 {other}.",
+        f"the prompt differs on 2 of 2 examples: that of '0-1' is ['As a?', 'x'] {one}, and ['As b?', 'x'] {other}.",
+    ]
+
+
+def test_a_mistake_in_a_log_is_said_with_its_line(tmp_path: Path) -> None:
+    path = samples(tmp_path / "samples_t_1.jsonl", [0, 1, 1])
+    lines = path.read_text().splitlines(keepends=True)
+    for text, message in (
+        ("".join(lines)[:-9], "line 3: cannot be read"),
+        ("".join(lines).replace('"doc_id": 2', '"doc_id": 0'), "line 3: example '0' is there twice"),
+        ("".join(lines).replace(": 0.0", ': "no"'), "line 1: match,none is 'no', which is no number"),
+        ("".join(lines).replace('"match": ', '"other": '), " no example has a value of 'match,none'"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=f"^{path}: ?{message}"):
+            read_logs(path, Reading())
+
+
+def test_a_path_without_a_file_is_said(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.eval")
+    for name, message in (("a.eval", "is no plain file"), ("b.csv", "no such file or folder")):
+        with pytest.raises(UserError, match=f"{name}: {message}$"):
+            read_logs(tmp_path / name, Reading())
+
+
+def test_a_task_that_is_no_name_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"status": "success", "eval": {"task": {"name": "x"}}, "samples": []}))
+    with pytest.raises(UserError, match=r"the log's task is .*'x'}, which is no name"):
+        read_logs(path, Reading())
+
+
+def test_rows_and_values_of_parquet_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One value in the file may be that of many rows."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 400, pa.int32()), pa.array(["x" * 1000]))
+    pq.write_table(pa.table({"id": range(400), "right": [1] * 400, "text": text}), tmp_path / "a.parquet")
+    assert len(read_logs(tmp_path / "a.parquet", Reading())) == 400
+    monkeypatch.setattr("remedy.eval.report.logs.MOST_BYTES", 100_000)
+    with pytest.raises(UserError, match="and at most 100,000 are read"):
+        read_logs(tmp_path / "a.parquet", Reading())
+    monkeypatch.setattr("remedy.eval.report.logs.MOST_ROWS", 399)
+    with pytest.raises(UserError, match="has 400 rows, and at most 399 are read"):
+        read_logs(tmp_path / "a.parquet", Reading())
+
+
+def test_names_in_logs_do_not_act_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = []
+    for side, right in (("before", [0, 0, 1]), ("after", [1, 0, 1])):
+        rows = [{"id": f"{n}\u202e", "right": one, "task": "\x1b]0;x\x07"} for n, one in enumerate(right)]
+        sides.append(tmp_path / f"{side}.jsonl")
+        sides[-1].write_text("".join(json.dumps(row) + "\n" for row in rows[len(sides) - 1 :]))
+    compare(*sides, tmp_path / "out")
+    said = capsys.readouterr().out
+    assert "\\x1b]0;x\\x07" in said
+    assert all(line.isprintable() for line in said.splitlines())

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
 from remedy.files import read_text
-from remedy.messages import shown, suggest
+from remedy.messages import escaped, shown, suggest
 from remedy.settings import UserError
 
 TABLES = (".csv", ".jsonl", ".parquet")
@@ -148,22 +148,21 @@ def _rows(path: Path) -> Iterator[Row]:
             names = [name for name in dict.fromkeys(archive.namelist()) if name.startswith("samples/")]
             _bound(path, sum(archive.getinfo(name).file_size for name in [*names, "header.json"]), MOST_BYTES)
             about = _json(_member(archive, "header.json"))
-            settings = _inspect_settings(path, about)
+            made = _inspect_settings(path, about)
             for name in names:  # summaries.json has long metadata cut, and no answers
                 with _readable(where := f"{path}: {name}"):
-                    yield _inspect_row(where, about, settings, _json(_member(archive, name)))
+                    yield _inspect_row(where, _json(_member(archive, name)), *made)
     elif path.suffix == ".json":
         log = _json(read_text(path, MOST_BYTES))
-        settings = _inspect_settings(path, log)
+        made = _inspect_settings(path, log)
         for number, sample in enumerate(log["samples"], 1):
-            yield _inspect_row(f"{path}: sample {number}", log, settings, sample)
+            yield _inspect_row(f"{path}: sample {number}", sample, *made)
     elif path.suffix == ".jsonl":
-        task, _, date = path.stem.removeprefix("samples_").rpartition("_")
-        settings = _lm_eval_settings(path.with_name(f"results_{date}.json"), task)
+        made = _lm_eval_settings(path)
         for number, text in enumerate(read_text(path, MOST_BYTES).split("\n"), 1):
             with _readable(where := f"{path}: line {number}"):
                 if text.strip() and "doc_id" in (line := _json(text)):
-                    yield _lm_eval_row(where, task or date, line, settings)
+                    yield _lm_eval_row(where, line, *made)
                 elif text.strip():
                     yield _table_row(where, line)
     elif path.suffix in TABLES:
@@ -174,42 +173,55 @@ def _rows(path: Path) -> Iterator[Row]:
         raise UserError(f"{path}: is no log that is known here: {', '.join(KINDS)}")
 
 
-def _lm_eval_settings(path: Path, task: str) -> dict[str, str]:
-    """Return the settings that lm-eval writes beside its samples, where they are."""
-    if not path.is_file():
-        return {}
-    with _readable(str(path)):
-        about = _json(read_text(path, MOST_BYTES))
-        generation = about["configs"][task].get("generation_kwargs")
-        return _flat({"n-shot": about["n-shot"][task], "limit": about["config"]["limit"], "generation": generation})
+def _lm_eval_settings(path: Path) -> tuple[str, dict[str, str]]:
+    """Return the task of `samples_TASK_DATE.jsonl`, and its settings in the file `results_DATE.json` beside it, if there is one."""
+    task, _, date = path.stem.removeprefix("samples_").rpartition("_")
+    beside = path.with_name(f"results_{date}.json")
+    if not beside.is_file():
+        return task or date, {}
+    with _readable(str(beside)):
+        about = _json(read_text(beside, MOST_BYTES))
+        shots = {"n-shot": about["n-shot"][task], "limit": about["config"]["limit"]}
+        return task, _written(shots, about["configs"][task].get("generation_kwargs"))
 
 
-def _inspect_settings(path: Path, about: Mapping[str, Any]) -> dict[str, str]:
+def _inspect_settings(path: Path, about: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the task of an inspect_ai log that ended, and its settings."""
     if about["status"] != "success":
         raise UserError(f"{path}: the log's status is {about['status']!r}: give one that ended")
     if not isinstance(task := about["eval"]["task"], str):
         raise UserError(f"{path}: the log's task is {shown(task)}, which is no name")
-    parts = {key: about["eval"].get(key) for key in ("task_args", "config", "model_generate_config")}
-    return _flat({**parts, "plan": about.get("plan")})
+    parts = map(about["eval"].get, ("task_args", "config", "model_generate_config"))
+    return task, _written(*parts, about.get("plan"))
 
 
-def _flat(settings: dict[str, Any]) -> dict[str, str]:
-    """Return settings within settings by names with dots, and values as they are written."""
-    return {str(key): repr(value) for key, value in pd.json_normalize(settings).to_dict("records")[0].items()}
+def _written(*parts: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: repr(value) for part in parts for key, value in (part or {}).items()}
 
 
-def _lm_eval_row(where: str, task: str, line: Mapping[str, Any], settings: Mapping[str, str]) -> Row:
-    """Return the document of a line of `samples_TASK_DATE.jsonl`."""
+def _lm_eval_row(where: str, line: Mapping[str, Any], task: str, settings: Mapping[str, str]) -> Row:
+    """Return the document of a line of lm-eval's samples."""
     # Before December 2024 nothing names the scores: they are the numbers among the keys.
     names = line.get("metrics") or [
         key for key in line if isinstance(line[key], int | float) and key not in ("doc_id", "target")
     ]
     scores = {f"{name},{line.get('filter', 'none')}": line.get(name) for name in names}
-    texts = line.get("doc_hash", "")[:8], str(line.get("resps", "")), line.get("prompt_hash", "")
-    return Row(where, task, str(line["doc_id"]), scores, line.get("doc", {}), "", "", *texts, settings)
+    texts = (escaped(str(line.get(key, ""))) for key in ("resps", "prompt_hash"))
+    return Row(
+        where,
+        task,
+        str(line["doc_id"]),
+        scores,
+        line.get("doc", {}),
+        "",
+        "",
+        str(line.get("doc_hash", ""))[:8],
+        *texts,
+        settings,
+    )
 
 
-def _inspect_row(where: str, about: Mapping[str, Any], settings: Mapping[str, str], sample: Mapping[str, Any]) -> Row:
+def _inspect_row(where: str, sample: Mapping[str, Any], task: str, settings: Mapping[str, str]) -> Row:
     """Return a sample of an inspect_ai log in one epoch; epochs of a sample are one cluster."""
     scores: dict[str, Any] = {}
     for scorer, score in (sample.get("scores") or {}).items():
@@ -221,17 +233,9 @@ def _inspect_row(where: str, about: Mapping[str, Any], settings: Mapping[str, st
     asked = takewhile(
         lambda one: one["role"] != "assistant" or one.get("source") == "input", sample.get("messages", ())
     )
-    return Row(
-        where,
-        about["eval"]["task"],
-        f"{sample['id']}-{sample['epoch']}",
-        scores,
-        sample.get("metadata") or {},
-        within=str(sample["id"]),
-        answer=str(said or ""),
-        prompt=str([one["content"] for one in asked] or ""),
-        settings=settings,
-    )
+    name, texts = str(sample["id"]), (str(said or ""), str([one["content"] for one in asked] or ""))
+    fields = sample.get("metadata") or {}
+    return Row(where, task, f"{name}-{sample['epoch']}", scores, fields, "", name, "", *texts, settings)
 
 
 def _table_row(where: str, row: Mapping[str, Any]) -> Row:

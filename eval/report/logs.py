@@ -206,19 +206,9 @@ def _lm_eval_row(where: str, line: Mapping[str, Any], task: str, settings: Mappi
         key for key in line if isinstance(line[key], int | float) and key not in ("doc_id", "target")
     ]
     scores = {f"{name},{line.get('filter', 'none')}": line.get(name) for name in names}
-    texts = (escaped(str(line.get(key, ""))) for key in ("resps", "prompt_hash"))
-    return Row(
-        where,
-        task,
-        str(line["doc_id"]),
-        scores,
-        line.get("doc", {}),
-        "",
-        "",
-        str(line.get("doc_hash", ""))[:8],
-        *texts,
-        settings,
-    )
+    answer, prompt = (escaped(str(line.get(key, ""))) for key in ("resps", "prompt_hash"))
+    name, digest = str(line["doc_id"]), str(line.get("doc_hash", ""))[:8]
+    return Row(where, task, name, scores, line.get("doc", {}), "", "", digest, answer, prompt, settings)
 
 
 def _inspect_row(where: str, sample: Mapping[str, Any], task: str, settings: Mapping[str, str]) -> Row:

@@ -88,7 +88,8 @@ def compare(
     ] = 0.95,
 ) -> None:
     """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the verdict."""
-    from remedy.eval.report.compare import Reading, compare_logs, side_names
+    from remedy.eval.report.compare import compare_logs, side_names
+    from remedy.eval.report.logs import Reading
     from remedy.eval.report.render import write_pages
     from remedy.eval.report.wording import headline, undecidable
     from remedy.owner import owned
@@ -99,7 +100,7 @@ def compare(
     words = [
         f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip() for item in found.verdicts
     ]
-    print("\n".join([*found.remarks, *words, f"report: {page}"]))
+    print("\n".join(map(escaped, [*found.remarks, *words, f"report: {page}"])))
 
 
 def export_benchmark(

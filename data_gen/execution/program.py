@@ -26,7 +26,7 @@ OUTCOMES: dict[str, str] = {
     "time": "it ran too long",
     "memory": "it needed too much memory",
     "killed": "its process ended, or a signal handler of its own raised, before its trace was complete",
-    "forged": "what came back is not what the tracer records: the program meddled with the tracer or with the sandbox's pipe",
+    "forged": "what came back is not what the tracer records: the program meddled with the tracer, its own code or the sandbox's pipe",
     "process": "it tried to start or signal a process, or to lift a limit",
     "thread": "it tried to start a thread",
     "network": "it tried to use the network",
@@ -34,6 +34,7 @@ OUTCOMES: dict[str, str] = {
     "native": "it tried to call native code",
     "resumed": "it threw an exception into a generator that delegates (`yield from`) and went on: Python reports no call of it then",
     "unstable": "another run of it had another trace (an `id`, unseeded random numbers), or it reads the clock",
+    "observed": "without tracing it has another result: it sees the tracer (`locals()`, a weak reference, a `__repr__` that counts)",
     "mismatch": "its result is not the one that its source gives",
 }
 """Why a program has no trace: the kinds of a ProgramError."""
@@ -215,6 +216,11 @@ class Trace:
         """The entry point's returned value; None when it raised or the form has no return."""
         last = self.frames[-1] if self.frames else None
         return last.value if last is not None and last.event is Event.RETURN and not self.raised else None
+
+    @property
+    def end(self) -> Value | None:
+        """The returned value, or the exception that left the entry point; None where neither is known."""
+        return self.result if (at := self.exception_frame) is None else self.frames[at].value
 
     @property
     def exception_frame(self) -> int | None:

@@ -13,10 +13,11 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from sys import exc_info
 
 from remedy.data_gen.execution.clock import clock_watched
 from remedy.data_gen.execution.describe import type_name
-from remedy.data_gen.execution.program import EntryPoint, Program, ProgramError, Trace
+from remedy.data_gen.execution.program import EntryPoint, Event, Frame, Program, ProgramError, Trace, Value
 from remedy.data_gen.execution.recorder import RUNS_LATER, Recorder
 
 MODULE = "traced_program"
@@ -46,6 +47,7 @@ def trace(
     *,
     untrusted: bool = False,
     again: bool = False,
+    plain: bool = False,
 ) -> Trace:
     """Run the program's marked entry point in this process and record its frames, of calls down to level `depth` if given
     (0: the entry point's own), which makes the trace of a program that runs too long short.
@@ -57,6 +59,8 @@ def trace(
     stays until the process ends and slows all that follows: trace one such program a process.
     `again`: this is a second run, which finds out what is of a run and not of the program: objects are to have other addresses, in
     another order, and one that reads the clock has no trace.
+    `plain`: nothing is traced; the frames are the entry's call, the exception that left it, if one did, and its return, all at the
+    line of its `def`.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
@@ -87,20 +91,28 @@ def trace(
         clock: list[int] = []
         with contextlib.ExitStack() as stack:
             stack.enter_context(_seeded(program))
+            if not untrusted:
+                stack.enter_context(_restored(program))
             if again and "time" in program.code:
                 clock = stack.enter_context(clock_watched(_FILE))
             if not untrusted:
                 stack.enter_context(_Interrupts())
             recorder.unreadable.start()
             _load(program, code, module)
-            no_memory = False
-            recorder.start()
+            no_memory = raised = False
+            end = None
+            if not plain:
+                recorder.start()
             try:
-                module.__dict__[entry.name]()  # if it is nothing that can be called, nothing is on record
+                returned = module.__dict__[entry.name]()  # if it is nothing that can be called, nothing is on record
             except MemoryError:
                 no_memory = True
             except BaseException:  # is on record, or is the recorder's own
-                pass
+                if plain:
+                    raised, end = True, recorder.describe(exc_info())
+            else:
+                if plain:
+                    end = recorder.describe(returned)
             finally:
                 recorder.stop(previous_tracer)
     finally:
@@ -111,6 +123,8 @@ def trace(
         in_the_way.clear()
     if no_memory:
         raise ProgramError("memory", f"{program.name}: ran out of memory")
+    if end is not None:
+        return Trace(program, _ends(program, entry, end, raised), raised=raised, unreadable=recorder.unreadable.count)
     found = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count)
     if clock:
         source = program.physical_lines()[clock[0] - 1].strip()
@@ -134,6 +148,32 @@ def _seeded(program: Program) -> Iterator[None]:
         yield
     finally:
         restore(state)
+
+
+@contextlib.contextmanager
+def _restored(program: Program) -> Iterator[None]:
+    """Put back the recursion limit and the decimal context that a program changes, which the next one in this process would see."""
+    limit = sys.getrecursionlimit()
+    with contextlib.ExitStack() as stack:
+        if "decimal" in program.code:
+            import decimal
+
+            stack.enter_context(decimal.localcontext())
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(limit)
+
+
+def _ends(program: Program, entry: EntryPoint, end: Value, raised: bool) -> list[Frame]:
+    """Return the frames of a run of which only the end is known."""
+
+    def frame(event: Event, shown: dict[str, Value] | None, value: Value | None = None) -> Frame:
+        return Frame(event, entry.line, program.physical_lines()[entry.line - 1], shown, value)
+
+    exception = [frame(Event.EXCEPTION, None, end)] if raised else []
+    returned = Value("None", "NoneType") if raised else end
+    return [frame(Event.CALL, {}), *exception, frame(Event.RETURN, None, returned)]
 
 
 def _objects() -> list[object]:

@@ -91,12 +91,15 @@ def trace(
         clock: list[int] = []
         with contextlib.ExitStack() as stack:
             stack.enter_context(_seeded(program))
-            if not untrusted:
-                stack.enter_context(_restored(program))
             if again and "time" in program.code:
                 clock = stack.enter_context(clock_watched(_FILE))
             if not untrusted:
                 stack.enter_context(_Interrupts())
+                stack.callback(sys.setrecursionlimit, sys.getrecursionlimit())  # else the next program has this one's
+                if "decimal" in program.code:
+                    import decimal
+
+                    stack.enter_context(decimal.localcontext())
             recorder.unreadable.start()
             _load(program, code, module)
             no_memory = raised = False
@@ -148,21 +151,6 @@ def _seeded(program: Program) -> Iterator[None]:
         yield
     finally:
         restore(state)
-
-
-@contextlib.contextmanager
-def _restored(program: Program) -> Iterator[None]:
-    """Put back the recursion limit and the decimal context that a program changes, which the next one in this process would see."""
-    limit = sys.getrecursionlimit()
-    with contextlib.ExitStack() as stack:
-        if "decimal" in program.code:
-            import decimal
-
-            stack.enter_context(decimal.localcontext())
-        try:
-            yield
-        finally:
-            sys.setrecursionlimit(limit)
 
 
 def _ends(program: Program, entry: EntryPoint, end: Value, raised: bool) -> list[Frame]:

@@ -65,7 +65,9 @@ class Execution:
         if self.drawn.answer_in_state:
             last = next((frame.locals for frame in reversed(self.outcome.frames) if frame.locals is not None), {})
             return ",".join(f"{name}={value.text}" for name, value in last.items())
-        return self.outcome.end.text if self.outcome.end is not None else ""
+        if (at := self.outcome.exception_frame) is not None and (value := self.outcome.frames[at].value) is not None:
+            return value.text
+        return self.outcome.result.text if self.outcome.result is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,17 +210,15 @@ class Trace:
     """Whether an exception left the entry point. Its last frame is then a RETURN of None all the same, as CPython reports it."""
     unreadable: int = 0
     """How many values are shown in the form that `object` gives them, since their own repr raised."""
+    end: Value | None = None
+    """What the call of the entry point came to, seen from outside: the value that it or its decorators return, or the exception that
+    leaves it, which no frame need show. Its type is then `raised`."""
 
     @property
     def result(self) -> Value | None:
         """The entry point's returned value; None when it raised or the form has no return."""
         last = self.frames[-1] if self.frames else None
         return last.value if last is not None and last.event is Event.RETURN and not self.raised else None
-
-    @property
-    def end(self) -> Value | None:
-        """The returned value, or the exception that left the entry point; None where neither is known."""
-        return self.result if (at := self.exception_frame) is None else self.frames[at].value
 
     @property
     def exception_frame(self) -> int | None:

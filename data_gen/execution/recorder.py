@@ -95,18 +95,11 @@ class Recorder:
             builtins.__dict__.update(self._builtins)  # what follows needs them
 
     def describe(self, value: object) -> Value:
-        """Write down how a run ended that was not recorded.
-
-        Raises:
-            ProgramError: the value cannot be shown.
-        """
+        """Write down what the run came to, be it recorded or not."""
         try:
-            try:
-                return self._describe(value)
-            except Exception as error:
-                return self.unreadable.instead(value, error, sys._getframe())
-        except BaseException as error:
-            raise self._problem(*self.unreadable.why(error, "return")) from None
+            return self._describe(value)
+        except BaseException:  # of the program's own, or an int has too many digits
+            return describing.describe_object(value)
 
     def _refuse_other_tracers(self) -> None:
         """Stop when the program calls `sys.settrace`. An audit hook stays as long as its process."""

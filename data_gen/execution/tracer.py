@@ -17,7 +17,7 @@ from sys import exc_info
 
 from remedy.data_gen.execution.clock import clock_watched
 from remedy.data_gen.execution.describe import type_name
-from remedy.data_gen.execution.program import EntryPoint, Event, Frame, Program, ProgramError, Trace, Value
+from remedy.data_gen.execution.program import EntryPoint, Event, Frame, Program, ProgramError, Trace
 from remedy.data_gen.execution.recorder import RUNS_LATER, Recorder
 
 MODULE = "traced_program"
@@ -59,8 +59,7 @@ def trace(
     stays until the process ends and slows all that follows: trace one such program a process.
     `again`: this is a second run, which finds out what is of a run and not of the program: objects are to have other addresses, in
     another order, and one that reads the clock has no trace.
-    `plain`: nothing is traced; the frames are the entry's call, the exception that left it, if one did, and its return, all at the
-    line of its `def`.
+    `plain`: nothing is traced; there are frames of the entry's call and its return alone, and the trace's `end`.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
@@ -102,20 +101,16 @@ def trace(
                     stack.enter_context(decimal.localcontext())
             recorder.unreadable.start()
             _load(program, code, module)
-            no_memory = raised = False
             end = None
             if not plain:
                 recorder.start()
             try:
                 returned = module.__dict__[entry.name]()  # if it is nothing that can be called, nothing is on record
+                end = recorder.describe(returned)
             except MemoryError:
-                no_memory = True
+                pass
             except BaseException:  # is on record, or is the recorder's own
-                if plain:
-                    raised, end = True, recorder.describe(exc_info())
-            else:
-                if plain:
-                    end = recorder.describe(returned)
+                end = recorder.describe(exc_info())._replace(type="raised")
             finally:
                 recorder.stop(previous_tracer)
     finally:
@@ -124,11 +119,13 @@ def trace(
         else:
             modules[MODULE] = previous_module
         in_the_way.clear()
-    if no_memory:
+    if end is None:
         raise ProgramError("memory", f"{program.name}: ran out of memory")
-    if end is not None:
-        return Trace(program, _ends(program, entry, end, raised), raised=raised, unreadable=recorder.unreadable.count)
-    found = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count)
+    if plain:
+        source = program.physical_lines()[entry.line - 1]
+        around = [Frame(Event.CALL, entry.line, source, {}), Frame(Event.RETURN, entry.line, source, None, end)]
+        return Trace(program, around, end=end)
+    found = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count, end=end)
     if clock:
         source = program.physical_lines()[clock[0] - 1].strip()
         raise ProgramError(
@@ -151,17 +148,6 @@ def _seeded(program: Program) -> Iterator[None]:
         yield
     finally:
         restore(state)
-
-
-def _ends(program: Program, entry: EntryPoint, end: Value, raised: bool) -> list[Frame]:
-    """Return the frames of a run of which only the end is known."""
-
-    def frame(event: Event, shown: dict[str, Value] | None, value: Value | None = None) -> Frame:
-        return Frame(event, entry.line, program.physical_lines()[entry.line - 1], shown, value)
-
-    exception = [frame(Event.EXCEPTION, None, end)] if raised else []
-    returned = Value("None", "NoneType") if raised else end
-    return [frame(Event.CALL, {}), *exception, frame(Event.RETURN, None, returned)]
 
 
 def _objects() -> list[object]:

@@ -217,6 +217,8 @@ class Recorder:
                 if code is not entry:
                     return None
             elif code is None:
+                if seal is None and frame.f_globals is not active[0].f_globals:
+                    return None  # an earlier program left it in this process
                 stop("forged", "runs code under its own file's name that its source does not have")
             elif length(active) > deepest:
                 if frame.f_trace is not None:

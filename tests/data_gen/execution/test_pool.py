@@ -1,5 +1,7 @@
 """Runs of a program beside the traced one: a program that sees the tracer, or one that another left something for."""
 
+import json
+
 import pytest
 
 from remedy.data_gen.execution.pool import trace_all
@@ -97,3 +99,13 @@ def test_a_trusted_program_leaves_nothing_of_python_for_the_next(
         return outcome.end.text
 
     assert end(TracerConfig(isolation="trusted")) == end(TracerConfig()) == result
+
+
+def test_code_that_a_source_does_not_have_is_an_outcome_but_not_what_an_earlier_program_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(json, "dumps", json.dumps)  # put back after the test
+    changed = "def g():\n    a = 1\n    return a\ng.__code__ = g.__code__.replace(co_consts=(None, 2))\n"
+    left = program("json.dumps = lambda value: 'left'", "import json\n")
+    given = [program("return g()", changed), left, program("return json.dumps(1)", "import json\n")]
+    assert [kind(outcome) for outcome in trace_all(given, TracerConfig(isolation="trusted"))] == ["forged", "ok", "ok"]

@@ -26,7 +26,7 @@ OUTCOMES: dict[str, str] = {
     "time": "it ran too long",
     "memory": "it needed too much memory",
     "killed": "its process ended, or a signal handler of its own raised, before its trace was complete",
-    "forged": "what came back is not what the tracer records: the program meddled with the tracer or with the sandbox's pipe",
+    "forged": "what came back is not what the tracer records: the program meddled with the tracer, its own code or the sandbox's pipe",
     "process": "it tried to start or signal a process, or to lift a limit",
     "thread": "it tried to start a thread",
     "network": "it tried to use the network",
@@ -35,6 +35,7 @@ OUTCOMES: dict[str, str] = {
     "resumed": "it threw an exception into a generator that delegates (`yield from`) and went on: Python reports no call of it then",
     "unstable": "another run of it had another trace (an `id`, unseeded random numbers), or it reads the clock",
     "call": "the call that its row gives raised before the function ran: no such function, or other arguments than it takes",
+    "observed": "without tracing it has another result: it sees the tracer (`locals()`, a weak reference, a `__repr__` that counts)",
     "mismatch": "its result is not the one that its source gives",
 }
 """Why a program has no trace: the kinds of a ProgramError."""
@@ -228,6 +229,9 @@ class Trace:
     """Whether an exception left the entry point. Its last frame is then a RETURN of None all the same, as CPython reports it."""
     unreadable: int = 0
     """How many values are shown in the form that `object` gives them, since their own repr raised."""
+    end: Value | None = None
+    """What the call of the entry point came to, seen from outside: the value that it or its decorators return, or the exception that
+    leaves it, which no frame need show. Its type is then `raised`."""
 
     @property
     def result(self) -> Value | None:

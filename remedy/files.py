@@ -1,4 +1,4 @@
-"""Write files so that they appear whole or not at all."""
+"""Files: written so that they appear whole or not at all, and read only where that takes no more than is meant."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import socket
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,22 @@ def file_name(name: str) -> str:
     if len(plain) <= LONGEST_NAME:
         return plain
     return f"{plain[: LONGEST_NAME - 9]}-{zlib.crc32(name.encode()):08x}"
+
+
+def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
+    """Return the text of a regular file of at most `most_bytes` bytes: a stranger's may be a pipe, or larger than the memory.
+
+    Raises:
+        OSError: it cannot be opened, is of another kind, or is larger. The error names it.
+        UnicodeDecodeError: it is no such text.
+    """
+    with open(path, encoding=encoding, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(f"{path}: is not read: a pipe, a device or a socket is in place of a file")
+        if about.st_size > most_bytes or len(text := file.read(most_bytes + 1)) > most_bytes:
+            raise OSError(f"{path}: is not read: it has over {most_bytes:,} bytes")
+        return text
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

@@ -1,11 +1,15 @@
-"""Processes: which of several this one is, those that do parts of one command's work, and those that end with the one that began them."""
+"""Processes: which of several this one is, those that it starts, of which none imports what lies in the working folder, and those that end
+with the one that began them."""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import multiprocessing.util
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +18,38 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 from remedy.settings import UserError
+
+SAFE_PATH = "-P" if sys.version_info >= (3, 11) else "-I"
+"""Keeps the working folder out of an interpreter's search path, where a stranger's `json.py` would be found first. 3.10 knows `-I` alone,
+which leaves PYTHONPATH out too."""
+_INHERITED = multiprocessing.util._args_from_interpreter_flags  # type: ignore[attr-defined]
+# Spawned workers, the fork server and the resource tracker start by `-c`. It is these options that all of them are given, and a worker's
+# own search path, which is its parent's, comes only after it has imported much.
+multiprocessing.util._args_from_interpreter_flags = lambda: [*_INHERITED(), SAFE_PATH]  # type: ignore[attr-defined]
+
+
+def ask(interpreter: str, code: str, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a short program in any interpreter, from an empty folder; it sees that interpreter's own packages alone.
+
+    Raises:
+        subprocess.TimeoutExpired: it ran for a minute.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [interpreter, "-I", "-X", "utf8", "-c", code, *words]
+        return subprocess.run(
+            command, cwd=folder, input=given, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=False
+        )
+
+
+def own_command(code: str, *words: str) -> list[str]:
+    """Return the command that runs code in an interpreter like this one, with this one's search path."""
+    path = [part or os.getcwd() for part in sys.path]
+    return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {path!r}; {code}", *words]
+
+
+def module_command(module: str, *words: str) -> list[str]:
+    """Return the command that runs a module as `python -m` does, with this process's search path."""
+    return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *words)
 
 
 class Process(NamedTuple):

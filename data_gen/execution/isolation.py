@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from remedy.messages import one_line
+from remedy.processes import ask
 from remedy.settings import ConfigError
 
 Isolation = Literal["auto", "bubblewrap", "landlock", "none", "trusted"]
@@ -38,6 +39,7 @@ def server_command(python: str | None, isolation: Isolation, folder: str, librar
     package = str(Path(__file__).resolve().parent)
     interpreter = find_interpreter(python)
     name = resolve(isolation)
+    # Not `-I`, which would leave out PYTHONHASHSEED: it starts in an empty folder, with variables that `environment` names.
     command = [interpreter.path, "-s", "-c", _SERVE, package, folder, name, *libraries]
     if name != "bubblewrap":
         return command
@@ -70,8 +72,7 @@ def find_interpreter(python: str | None) -> Interpreter:
         raise ConfigError(
             f"task.tracer.python: no interpreter {python!r}; give its path, or a name on PATH such as python3.12"
         )
-    asked = [found, "-c", "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')"]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    done = ask(os.path.abspath(found), "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')")
     answer = done.stdout.split("\n")
     if done.returncode != 0 or len(answer) < 3:
         raise ConfigError(
@@ -135,7 +136,7 @@ def _bubblewrap_problem() -> str:
 @lru_cache(maxsize=4)
 def _try_bubblewrap(namespaces: str) -> str:
     interpreter, package = find_interpreter(None), str(Path(__file__).resolve().parent)
-    command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-S", "-c", ""]
+    command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-I", "-S", "-c", ""]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

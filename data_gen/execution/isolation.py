@@ -24,14 +24,14 @@ for name, path in (("remedy", []), ("remedy.data_gen", []), ("remedy.data_gen.ex
     module = types.ModuleType(name)
     module.__path__ = path
     sys.modules[name] = module
-sys.path = [path for path in sys.path if path] + sys.argv[4:]
+sys.path = [path for path in sys.path if path]
 from remedy.data_gen.execution.server import serve
 serve(*sys.argv[2:])
 """
 
 
 def server_command(python: str | None, isolation: Isolation, folder: str, libraries: Sequence[str] = ()) -> list[str]:
-    """The command that starts a server whose programs run in `folder`, and may import what is in the folders `libraries`.
+    """The command that starts a server whose programs run in `folder`, and may read `libraries`, folders or files.
 
     Raises:
         ConfigError: the interpreter is not there, or the isolation that is asked for does not work here.

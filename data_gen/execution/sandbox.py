@@ -91,7 +91,7 @@ class Sandbox:
     """A warmed server that traces one program after another, each in a fork of its own. Use as a context manager.
 
     `again`: it is for second runs, in which all that is of a run and not of a program is to be another: addresses, folder, process.
-    `libraries`: folders that programs may import from.
+    `libraries`: folders and files that programs may read.
     """
 
     def __init__(self, config: TracerConfig | None = None, again: bool = False, libraries: Sequence[str] = ()) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from remedy.models import kernels
-from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, try_kernels
+from remedy.models.kernels import OPERATIONS, Use, apart, kernel, try_kernels
 from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.mixers.deltanet import _reference, delta_rule
 from tests.models.small_decoders import decoder

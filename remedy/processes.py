@@ -42,8 +42,9 @@ def ask(interpreter: str, code: str, *words: str, given: str = "") -> subprocess
 
 
 def own_command(code: str, *words: str) -> list[str]:
-    """Return the command that runs code in an interpreter like this one, with this one's search path."""
-    path = [part or os.getcwd() for part in sys.path]
+    """Return the command that runs code in an interpreter like this one, with this one's search path; the working folder, of which plug-ins
+    may be, comes last."""
+    path = [part or os.getcwd() for part in sorted(sys.path, key=lambda part: not part)]
     return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {path!r}; {code}", *words]
 
 

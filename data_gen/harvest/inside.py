@@ -316,22 +316,14 @@ def _soften() -> None:
     time.sleep = lambda _: None
 
 
-class _Alone:
-    """A finder of modules whose folder cannot be listed."""
-
-    def __init__(self, files: dict[str, str]) -> None:
-        self._files = files
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        return importlib.util.spec_from_file_location(name, self._files[name]) if name in self._files else None
-
-
 def run(job: dict[str, Any]) -> str:
     """Do a job; its result is JSON."""
     import json
 
     _soften()
     sys.path += job.pop("path")
-    sys.meta_path.insert(0, _Alone(job.pop("alone")))
+    alone = job.pop("alone")  # in folders that cannot be listed, where a search path would not find them
+    find = lambda name, *_: importlib.util.spec_from_file_location(name, alone.get(name))  # noqa: E731
+    sys.meta_path.insert(0, types.SimpleNamespace(find_spec=find))
     jobs: dict[str, Callable[..., Any]] = {"record": record, "broken": broken, "evaluate": evaluate}
     return json.dumps(jobs[job.pop("kind")](**job))

@@ -28,8 +28,8 @@ class Module:
 
     def __init__(self, name: str, path: Path) -> None:
         root = path.parents[name.count(".") + (path.name == "__init__.py")].resolve()
-        if path.resolve().relative_to(root).parts[0].removesuffix(".py") != name.partition(".")[0]:
-            raise ValueError("a link that leads out of the package, whose code could not read it")
+        # Raises where a link leads out of the package, whose own code could not read what is there.
+        path.resolve().with_suffix("").relative_to(root / name.partition(".")[0])
         self.source = source = read_text(path, _LONGEST, "utf-8-sig")
         self.name, self.path = name, path
         self.package = name if path.name == "__init__.py" else name.rpartition(".")[0]

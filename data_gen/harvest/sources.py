@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from remedy.data_gen.execution.isolation import find_interpreter
 from remedy.files import read_text
-from remedy.messages import one_line, shown
+from remedy.messages import shown
 from remedy.processes import ask
 from remedy.settings import UserError
 
@@ -72,12 +73,9 @@ def interpreter(python: str | None) -> Interpreter:
     """Ask an interpreter for what it says of itself; if none is named, the one that runs us, with the search path that it has here.
 
     Raises:
-        UserError: it is too old.
+        ConfigError: it is not there, or too old.
     """
-    done = ask(find_interpreter(python).path, _ASK)
-    if done.returncode:
-        raise UserError(f"{python}: Python 3.10 or later is needed ({one_line(done.stderr)[-200:]})")
-    said = Interpreter(*json.loads(done.stdout))
+    said = Interpreter(*json.loads(ask(find_interpreter(python).path, _ASK)))
     return said if python else said._replace(path=sys.path)
 
 
@@ -111,8 +109,8 @@ def _installed(word: str, python: Interpreter) -> Package:
     folders = [path for path in python.path if path]
     for folder in map(Path, folders):
         for one in _distributions(folder):
-            if (about := _metadata(one)) and _same(about["Name"], word):
-                return _found(about["Name"], about, folder, [folder / top for top in _tops(one)], _installed_in(folder))
+            if _same(name := one.metadata["Name"], word):
+                return _found(name, one.metadata, folder, [folder / top for top in _tops(one)], _installed_in(folder))
     spec = PathFinder.find_spec(word.split(".")[0], folders)
     if spec is None or spec.origin is None:
         raise UserError(f"there is no folder, distribution or module {shown(word)}: install it, or give its folder")
@@ -129,13 +127,13 @@ def _installed_in(folder: Path) -> list[Path]:
 
 
 def _owner(top: str, root: Path) -> PackageMetadata | None:
-    return next((_metadata(one) for one in _distributions(root) if {top, f"{top}.py"} & {*_tops(one)}), None)
+    return next((one.metadata for one in _distributions(root) if {top, f"{top}.py"} & {*_tops(one)}), None)
 
 
 class _Distribution(PathDistribution):
     """A distribution of which no pipe, and no file that would fill the memory, is read."""
 
-    def read_text(self, filename: str) -> str | None:
+    def read_text(self, filename: str | os.PathLike[str]) -> str | None:
         """Return the text of a file of its description; None where there is none that can be read."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             return read_text(Path(str(self._path), filename), _MOST_BYTES)
@@ -143,21 +141,15 @@ class _Distribution(PathDistribution):
 
 
 def _distributions(folder: Path) -> Iterator[_Distribution]:
-    return map(_Distribution, sorted(folder.glob("*.*-info")))
+    """The distributions with a name that a folder describes: it can be one, or be where they are installed."""
+    return (one for one in map(_Distribution, [folder, *sorted(folder.glob("*.*-info"))]) if one.metadata["Name"])
 
 
 def _tops(one: _Distribution) -> list[str]:
     """The packages and modules of a distribution, as its list of files says; none that lies outside."""
-    try:
-        files = [file for file in one.files or () if file.suffix == ".py" and ".." not in file.parts]
-    except (csv.Error, ValueError, TypeError):
-        return []
-    return sorted({file.parts[0] for file in files if not file.is_absolute()})
-
-
-def _metadata(one: _Distribution) -> PackageMetadata | None:
-    """The metadata of a distribution; None where it has no name, or cannot be read."""
-    return one.metadata if one.metadata["Name"] else None
+    with contextlib.suppress(csv.Error, ValueError, TypeError):
+        return sorted({file.parts[0] for file in one.files or () if file.suffix == ".py"} - {"..", "/"})
+    return []
 
 
 def _folder(place: Path) -> Package:
@@ -220,10 +212,7 @@ def _has_examples(path: Path) -> bool:
 
 
 def _information(folder: Path) -> PackageMetadata | None:
-    for path in [folder / "PKG-INFO", *sorted(folder.glob("*.egg-info/PKG-INFO"))]:
-        if path.is_file():
-            return _metadata(_Distribution(path.parent))
-    return None
+    return next((one.metadata for one in _distributions(folder)), None)
 
 
 def _licence(about: PackageMetadata) -> str:

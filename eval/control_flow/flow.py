@@ -16,6 +16,7 @@ from remedy.eval.control_flow.names import Names
 from remedy.eval.control_flow.options import Step
 from remedy.eval.control_flow.walk import Exceptions, Walk
 from remedy.processes import ask
+from remedy.settings import ConfigError
 
 # Reading needs two modules of this package and nothing that is installed, so any interpreter can do it.
 _READ = """
@@ -91,11 +92,10 @@ def _bytecode_of(one: Program, python: str | None) -> Bytecode:
         return read_bytecode(one)
     folders = [str(Path(module).resolve().parent) for module in (program.__file__, __file__)]
     asked = json.dumps({"code": one.code, "name": one.name})
-    done = ask(interpreter, _READ, *folders, given=asked)
-    if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise ControlFlowError(f"{one.name}: its bytecode could not be read with {interpreter}: {last[0]}")
-    reply = json.loads(done.stdout)
+    try:
+        reply = json.loads(ask(interpreter, _READ, *folders, given=asked))
+    except ConfigError as error:
+        raise ControlFlowError(f"{one.name}: its bytecode could not be read: {error}") from None
     if "bytecode" not in reply:
         if "program" in reply:
             raise ProgramError(*reply["program"])

@@ -10,7 +10,7 @@ import pytest
 from remedy.data_gen.execution import isolation
 from remedy.data_gen.harvest.sources import find, interpreter
 from remedy.launch.tools import harvest
-from remedy.settings import UserError
+from remedy.settings import ConfigError
 
 DOUBLED = '''def {name}(x):
     """
@@ -189,5 +189,5 @@ def test_an_interpreter_that_is_too_old_is_said(tmp_path: Path) -> None:
     old = tmp_path / "python"
     old.write_text('#!/bin/sh\ncase "$*" in *prefix*) echo "$0"; echo /; echo /;; *) echo old >&2; exit 1;; esac\n')
     old.chmod(0o755)
-    with pytest.raises(UserError, match=r"Python 3.10 or later is needed \(old\)"):
+    with pytest.raises(ConfigError, match=r"python is no working Python of version 3.10 or later \(old\)"):
         interpreter(str(old))

@@ -24,6 +24,7 @@ from remedy.files import write_text
 from remedy.launch.console import reporting
 from remedy.launch.jobs import Job, was_trained
 from remedy.launch.train import resumable
+from remedy.processes import module_command
 from remedy.settings import UserError, dump, load
 from remedy.train.config import DIVERGED, RunConfig
 
@@ -147,12 +148,14 @@ def _train_together(folders: Sequence[Path]) -> None:
         print(error, flush=True)
 
 
-def _on_several(processes: int, *command: str) -> None:
+def _on_several(processes: int, module: str, *words: str) -> None:
     """Run a module under torchrun, as a process of each GPU. If this process is killed, so is torchrun, at which its processes end."""
     from remedy.train.processes import RESUMABLE, SIGNALS
 
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    launched = subprocess.Popen([*torchrun, "-m", *command], preexec_fn=_die_with_parent)
+    # Its own way to start Python would let the working folder come first in the search path.
+    options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
+    torchrun = module_command("torch.distributed.run", *options, *module_command(module, *words))
+    launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)
     passed_on: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:

@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from remedy.files import replace_file, write_text
+from remedy.files import read_text, replace_file, write_text
 from remedy.messages import one_line
 from remedy.settings import UserError
 
 KEY = "digest"
+_MOST_BYTES = 100_000_000
 _OWNER, _FILE = b"remedy.owner", b"remedy.file"
 
 
@@ -37,7 +38,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def read_json(path: Path, cure: str) -> dict[str, Any]:
     """An object that `write_json` wrote, without its digest."""
     with _named(path, cure):
-        content = json.loads(path.read_bytes().decode("utf-8"))
+        content = json.loads(read_text(path, _MOST_BYTES))
         if not isinstance(content, dict) or content.pop(KEY, None) != _json_digest(path, content):
             raise ValueError("its digest is not that of its content")
         return content

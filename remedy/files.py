@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import socket
-import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,13 +45,11 @@ def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
         OSError: it cannot be opened, is of another kind, or is larger. The error names it.
         UnicodeDecodeError: it is no such text.
     """
-    with open(path, encoding=encoding, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode):
-            raise OSError(f"{path}: is not read: a pipe, a device or a socket is in place of a file")
-        if about.st_size > most_bytes or len(text := file.read(most_bytes + 1)) > most_bytes:
-            raise OSError(f"{path}: is not read: it has over {most_bytes:,} bytes")
-        return text
+    size = path.stat().st_size
+    if size > most_bytes or not path.is_file():
+        raise OSError(f"{path}: is no plain file of at most {most_bytes:,} bytes, so it is not read")
+    with path.open(encoding=encoding) as file:
+        return file.read(size)  # the kernel's own files have no size, and some no end
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
@@ -85,7 +82,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             raise
-        raise OSError(error.errno, f"cannot be written: {os.strerror(error.errno)}", str(path)) from None
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
 
 
 def clear_partials(folder: Path) -> None:

@@ -90,7 +90,7 @@ class Environment(NamedTuple):
 class Sandbox:
     """A warmed server that traces one program after another, each in a fork of its own. Use as a context manager.
 
-    `libraries`: folders that programs may import from.
+    `libraries`: folders and files that programs may read.
     """
 
     def __init__(self, config: TracerConfig | None = None, libraries: Sequence[str] = ()) -> None:

@@ -28,7 +28,7 @@ from remedy.models.model_manifest import (
     recorded_weights,
 )
 from remedy.models.tokenizer import FILE as TOKENIZER
-from remedy.settings import UserError, build, load
+from remedy.settings import UserError, build, load_stored
 
 MODEL, DATA = "model", "dataset"
 STALE = {MODEL: ["*.safetensors", "*.safetensors.index.json"], DATA: ["data/*.parquet"]}
@@ -130,7 +130,7 @@ def _stage_model(folder: Path, out: Path) -> list[str]:
     if not (out / CARD).exists():
         from remedy.train.config import RunConfig  # takes seconds
 
-        load(RunConfig, folder / CONFIG_FILE)  # says what is wrong with one of somebody else
+        load_stored(RunConfig, folder / CONFIG_FILE)  # says what is wrong with one of somebody else
         write_card(out)
     settings = out / "config.json"
     own = settings.exists() and "tokenizer_fingerprint" in settings.read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from remedy.checksums import DamagedFile, read_json, write_json
+from remedy.files import readable
 from remedy.settings import UserError
 
 SEAL = "complete.json"
@@ -80,7 +81,7 @@ def first_problem(folder: Path, files: Mapping[str, list[Any]], digest: Digest) 
     for name, (size, value) in files.items():
         path = folder / name
         try:
-            if path.stat().st_size != size or digest(path) != value:
+            if readable(path).stat().st_size != size or digest(path) != value:
                 return f"{name} is damaged (its digest is not that of its content)"
         except FileNotFoundError:
             return f"{name} is missing"

@@ -1,11 +1,13 @@
-"""Write files so that they appear whole or not at all."""
+"""Files: written so that they appear whole or not at all, and looked at before they are read."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import socket
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +38,18 @@ def file_name(name: str) -> str:
     if len(plain) <= LONGEST_NAME:
         return plain
     return f"{plain[: LONGEST_NAME - 9]}-{zlib.crc32(name.encode()):08x}"
+
+
+def readable(path: Path, most: int = 1 << 40) -> Path:
+    """Return the path of a file that may be a stranger's, if it can be read to its end.
+
+    Raises:
+        OSError: there is none, it is a pipe or a device, or it has more than `most` bytes.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+        raise OSError(errno.EINVAL, f"it is no regular file of at most {most:,} bytes", str(path))
+    return path
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

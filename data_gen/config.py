@@ -122,6 +122,6 @@ def read_stored_run(path: Path) -> dict[str, Any]:
     for key in ("python", "isolation"):
         value = take_out(written, f"data.task.tracer.{key}")
         if value not in (ABSENT, None, "auto"):
-            words = "give it yourself as data.task.tracer.%s, or as set.task.tracer.%s of an evaluation"
-            log.warning(f"%s: task.tracer.%s %s is left out: {words}", path, key, shown(value), key, key)
+            words = f"(data.task.tracer.{key}, or set.task.tracer.{key} of an evaluation)"
+            log.warning("%s: task.tracer.%s %s is left out: what you give decides %s", path, key, shown(value), words)
     return written

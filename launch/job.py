@@ -190,10 +190,9 @@ def evaluate_run(folder: Path) -> None:
     name, variant = about["name"], "" if about["variant"] == about["name"] else about["variant"]
     with together() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        chosen, out = about["chosen"], folder / EVALUATION
-        own = run.model_dump(mode="json")
+        out, own = folder / EVALUATION, run.model_dump(mode="json")
         summary = evaluate_checkpoint(
-            run.output, settings, out, name, rank=rank, variant=variant, chosen=chosen, own=own
+            run.output, settings, out, name, rank=rank, variant=variant, chosen=about["chosen"], own=own
         )
         if rank.is_main:
             log_evaluation(run, summary)

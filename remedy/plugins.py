@@ -20,7 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from remedy.messages import shown
 
 GROUP = "remedy.plugins"
 _TO_CHILDREN = "REMEDY_PLUGINS"
@@ -78,7 +77,7 @@ def note_plugins(names: Any, path: Path) -> None:
 def missing_plugins() -> str:
     """Name the plug-ins of stored settings that were not imported, to follow an error; empty if there are none."""
     missing = [name for name in _named if _loaded.keys().isdisjoint((name, Path(name).stem))]
-    options = " ".join(f"--plugin {shown(name)}" for name in missing)
+    options = " ".join(f"--plugin {name!r}" for name in missing)
     return options and f"; {_named[missing[0]]} names plug-ins: give {options} if you trust them"
 
 

@@ -148,7 +148,7 @@ def test_a_strangers_checkpoint_runs_nothing_outside_the_sandbox(here: Here, tra
     for ended in said.values():
         assert_ended_well(ended)
     ((key, value),) = tracer.items()
-    left_out = f"x/config.yaml: task.tracer.{key} {value!r} is left out: give it yourself"
+    left_out = f"x/config.yaml: task.tracer.{key} {value!r} is left out: what you give decides"
     assert [words for words, ended in said.items() if left_out in ended.errors] == [*RUNNING]
     assert [words for words, ended in said.items() if ended.status] == ["compare logs logs --out compared"]
     # The user's own word opens the door.

@@ -220,8 +220,8 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         UserError: the folder has no readable manifest.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
-    manifest = read_json(directory / MANIFEST, cure)
-    note_plugins(manifest.get("plugins"), directory / MANIFEST)
+    manifest = read_json(path := directory / MANIFEST, cure)
+    note_plugins(manifest.get("plugins"), path)
     return manifest
 
 

@@ -161,7 +161,8 @@ def for_checkpoint(
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
     _refuse_other_splits(data.task, trained_on)
     took = read_training(Path(checkpoint))
-    stages = (written.get("train") or {}).get("curriculum") or []
+    train = written.get("train")
+    stages = train.get("curriculum") or [] if isinstance(train, dict) else []
     training = {**took, "chosen": dict(chosen or {}), "curriculum": stages} if took is not None else None
     return Subject(data, trained_on, recorded_weights(Path(checkpoint)), training)
 

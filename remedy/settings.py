@@ -27,8 +27,6 @@ from remedy.plugins import PluginError, asked_plugins, load_plugin, note_plugins
 
 S = TypeVar("S", bound="Settings")
 ABSENT = object()
-_MOST_STORED = 1 << 22
-"""Bytes of stored settings."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
 
@@ -126,8 +124,7 @@ def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
     Raises:
         ConfigError: the file is missing or not YAML, an override is malformed, or the result does not validate.
     """
-    found, _ = resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")
-    return found
+    return resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")[0]
 
 
 def load_stored(model: type[S], path: Path) -> S:
@@ -195,7 +192,7 @@ def read_stored(path: Path) -> dict[str, Any]:
         OSError: as `readable`.
         ConfigError: as `read_yaml`.
     """
-    data = read_yaml(readable(path, _MOST_STORED))
+    data = read_yaml(readable(path, 1 << 22))  # PyYAML reads more for minutes
     note_plugins(data.pop("plugins", ()), path)
     return data
 

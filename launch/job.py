@@ -25,7 +25,7 @@ from remedy.launch.console import reporting
 from remedy.launch.jobs import Job, was_trained
 from remedy.launch.train import resumable
 from remedy.processes import module_command
-from remedy.settings import UserError, dump, load
+from remedy.settings import UserError, dump, load, load_stored
 from remedy.train.config import DIVERGED, RunConfig
 
 RUN, TRAIN, EVALUATE, EVALUATION = "run.json", "train.yaml", "evaluate.yaml", "evaluation"
@@ -44,19 +44,21 @@ def prepare(job: Job) -> None:
     if job.members:
         return
     settings = job.folder / TRAIN
-    if not settings.exists():
-        write_text(settings, dump(job.train))
-    elif not _says(settings, job.train):
+    if settings.exists() and not _says(settings, job.train):
         raise UserError(f"{job.folder} holds a run of other settings; delete it or choose another output")
+    # Whatever lay there: its process takes these for the user's, as they now are.
+    write_text(settings, dump(job.train))
     write_json(job.folder / RUN, {"name": job.name, "variant": job.variant, "chosen": job.chosen})
     if job.evaluate is not None:
         write_text(job.folder / EVALUATE, dump(job.evaluate))
+    else:
+        (job.folder / EVALUATE).unlink(missing_ok=True)
 
 
 def _says(path: Path, settings: RunConfig) -> bool:
     """Say if a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
     try:
-        return load(RunConfig, path) == settings
+        return load_stored(RunConfig, path).changed({"plugins": settings.plugins}) == settings
     except UserError:
         return False
 
@@ -191,8 +193,10 @@ def evaluate_run(folder: Path) -> None:
     name, variant = about["name"], "" if about["variant"] == about["name"] else about["variant"]
     with together() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        chosen, out = about["chosen"], folder / EVALUATION
-        summary = evaluate_checkpoint(run.output, settings, out, name, rank=rank, variant=variant, chosen=chosen)
+        out, own = folder / EVALUATION, run.model_dump(mode="json")
+        summary = evaluate_checkpoint(
+            run.output, settings, out, name, rank=rank, variant=variant, chosen=about["chosen"], own=own
+        )
         if rank.is_main:
             log_evaluation(run, summary)
 

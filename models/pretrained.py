@@ -19,7 +19,7 @@ from remedy.models.model_manifest import ADAPTER_FILE
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import this_process
-from remedy.settings import UserError, read_yaml
+from remedy.settings import UserError, read_stored
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -174,7 +174,7 @@ def adapter_settings(folder: Path) -> PeftConfig:
 def trained_in_4bit(folder: Path) -> bool:
     """Say if a run's adapters were trained on weights in 4 bits, by the settings stored with it."""
     stored = folder / "config.yaml"
-    model = read_yaml(stored).get("model") if stored.exists() else None
+    model = read_stored(stored).get("model") if stored.exists() else None
     return isinstance(model, dict) and model.get("load_in_4bit") is True
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import socket
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,18 +40,27 @@ def file_name(name: str) -> str:
     return f"{plain[: LONGEST_NAME - 9]}-{zlib.crc32(name.encode()):08x}"
 
 
-def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
-    """Return the text of a regular file of at most `most_bytes` bytes: a stranger's may be a pipe, or larger than the memory.
+def readable(path: Path, most_bytes: int = 1 << 40) -> Path:
+    """Return the path of a file, perhaps a stranger's, if it can be read to its end.
 
     Raises:
-        OSError: it cannot be opened, is of another kind, or is larger. The error names it.
+        OSError: there is none, it is a pipe or a device, or it has more than `most_bytes` bytes.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode) or about.st_size > most_bytes:
+        raise OSError(errno.EINVAL, f"is no plain file of at most {most_bytes:,} bytes, so it is not read", str(path))
+    return path
+
+
+def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
+    """Return the text of a `readable` file.
+
+    Raises:
+        OSError: as `readable`, or it cannot be opened.
         UnicodeDecodeError: it is no such text.
     """
-    size = path.stat().st_size
-    if size > most_bytes or not path.is_file():
-        raise OSError(f"{path}: is no plain file of at most {most_bytes:,} bytes, so it is not read")
-    with path.open(encoding=encoding) as file:
-        return file.read(size)  # the kernel's own files have no size, and some no end
+    with readable(path, most_bytes).open(encoding=encoding) as file:
+        return file.read(os.fstat(file.fileno()).st_size)  # the kernel's own files have no size, and some no end
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

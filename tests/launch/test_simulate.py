@@ -33,7 +33,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("memorised")
     (folder / "programs").mkdir()
     (folder / "programs" / "swap.py").write_text(SWAP)
-    task = {"kind": "programs", "path": str(folder / "programs"), "tracer": {"isolation": "trusted"}}
+    task = {"kind": "programs", "path": str(folder / "programs")}
     config = {
         "output": str(folder / "model"),
         "data": {"task": task, "reveal": {"locals": "diff"}},

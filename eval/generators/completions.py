@@ -12,10 +12,13 @@ themselves), and never those of a prompt: under a grammar, what is cut is not to
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from remedy.eval.generators.scores import Scores
+from remedy.messages import one_line
 from remedy.settings import UserError
 
 PATH = "/v1/completions"
@@ -37,6 +40,7 @@ POSITIVE = 1e-3
 """What rounding may make of the logarithm of a probability of 1."""
 LEAST = -math.log(2**31)
 """The likeliest of all tokens has at least this log-probability: no vocabulary has more."""
+FORM = f"vLLM gives ids from 0.10.2 on, and log-probabilities unless it has --logprobs-mode or --max-logprobs below {LIKELIEST}"
 
 
 class Question(NamedTuple):
@@ -58,6 +62,8 @@ class Question(NamedTuple):
 class Answer(NamedTuple):
     """A reply, read."""
 
+    model: str
+    """The model that wrote it, as the server says."""
     predicted: Scores
     """What would have been written in place of `prompt[first:]`, and what is written after the prompt."""
     names: Mapping[int, str]
@@ -65,7 +71,61 @@ class Answer(NamedTuple):
 
 
 class BadReply(UserError):
-    """A reply that lacks what was asked for."""
+    """A reply that lacks what was asked for, or contradicts itself."""
+
+
+class Reply(BaseModel):
+    """Part of a reply that is used. Other keys may stand beside it."""
+
+    model_config = ConfigDict(strict=True)
+
+
+T = TypeVar("T", bound=Reply)
+Id = Annotated[int, Field(ge=0)]
+Logprob = Annotated[float, Field(le=POSITIVE)]
+Finite = Annotated[Logprob, Field(allow_inf_nan=False)]
+
+
+class _Scored(Reply):
+    logprob: Finite
+    decoded_token: str | None = None
+
+
+class _Logprobs(Reply):
+    tokens: list[str]
+    token_logprobs: list[Finite]
+    top_logprobs: list[dict[str, Logprob]]
+
+
+class _Choice(Reply):
+    index: Literal[0]
+    token_ids: Annotated[list[Id], Field(min_length=1)]
+    logprobs: _Logprobs
+    prompt_logprobs: list[dict[Annotated[Id, Strict(False)], _Scored] | None] | None = None
+
+
+class _Usage(Reply):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class _Completion(Reply):
+    model: str
+    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
+    usage: _Usage
+
+
+def checked(form: type[T], content: Any, cure: str) -> T:
+    """Return content of a server in the form that it must have.
+
+    Raises:
+        BadReply: it has another; the message says where, and what to do.
+    """
+    try:
+        return form.model_validate(content)
+    except ValidationError as error:
+        detail = error.errors()[0]
+        raise BadReply(f"{one_line('.'.join(map(str, detail['loc'])))}: {detail['msg']}: {cure}") from None
 
 
 def ask(model: str, question: Question) -> dict[str, Any]:
@@ -90,88 +150,44 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
     """Return what a reply says.
 
     Raises:
-        BadReply: it lacks something; the message says what, and what to do.
+        BadReply: it lacks something, or contradicts itself; the message says where, and what to do.
     """
-    try:
-        return _read(reply["choices"][0], reply.get("usage") or {}, question)
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-        raise BadReply(f"a reply in another form than vLLM's ({type(error).__name__}: {error})") from None
-
-
-def _read(choice: Mapping[str, Any], usage: Mapping[str, Any], question: Question) -> Answer:
-    ids = choice.get("token_ids")
-    if any(type(one) is not int or one < 0 for one in ids or ()):
-        raise TypeError("token ids that are no whole numbers")
-    if ids is None:
+    whole = checked(_Completion, reply, FORM)
+    choice, prompt, first = whole.choices[0], question.prompt, question.first
+    ids, logprobs, tops = choice.token_ids, choice.logprobs.token_logprobs, choice.logprobs.top_logprobs
+    names = [f"token_id:{token}" for token in ids]
+    listed = [] if first is None else choice.prompt_logprobs or []
+    if whole.usage.prompt_tokens != len(prompt) or len(listed) != (0 if first is None else len(prompt)):
         raise BadReply(
-            "the reply has no token ids (return_token_ids): in its text special tokens are lost; vLLM gives them from 0.10.2 on"
+            f"the server read {whole.usage.prompt_tokens:,} tokens where {len(prompt):,} were sent, and gives the log-probabilities of "
+            f"{len(listed):,}: something between adds or cuts tokens, or {FORM}"
         )
-    if usage.get("prompt_tokens", len(question.prompt)) != len(question.prompt):
+    if not len(ids) == len(tops) == whole.usage.completion_tokens or choice.logprobs.tokens != names:
         raise BadReply(
-            f"the server read {usage['prompt_tokens']:,} tokens where {len(question.prompt):,} were sent: something between adds or "
-            "cuts tokens"
+            f"the model wrote {whole.usage.completion_tokens} tokens, and {len(ids)} other ids came back: something between changes or "
+            "strips tokens, without which a trace cannot be read: ask the server itself"
         )
-    if usage.get("completion_tokens", len(ids)) != len(ids) or not ids:
-        raise BadReply(
-            f"the model wrote {usage.get('completion_tokens')} tokens, and {len(ids)} came back: something between strips special "
-            "tokens, without which a trace cannot be read: ask the server itself, not through a program that does"
-        )
-    listed = choice.get("logprobs") or {}
-    logprobs, tops = listed.get("token_logprobs"), listed.get("top_logprobs")
-    if not logprobs or not tops or len(logprobs) != len(ids) or len(tops) != len(ids):
-        raise _no_logprobs(f"logprobs: {LIKELIEST}")
+    if [top.get(name) for name, top in zip(names, tops)] != logprobs:
+        raise BadReply("the log-probabilities of the tokens that were written are not those of their ids")
+    places = [place or {} for place in listed[first:]]
+    if any(token not in place or len(place) < LIKELIEST for token, place in zip(prompt[first:], places)):
+        raise BadReply(f"the log-probabilities of the prompt are not of the tokens that were sent, or too few: {FORM}")
     held = bool(question.allowed or question.grammar)
-    numbers = [[_logprob(one, held) for one in top.values()] for top in tops]
-    written = Scores(list(ids), list(map(_logprob, logprobs)), [_margin(top) for top in numbers])
-    if not held and any(one < max(top) - POSITIVE for one, top in zip(written.logprobs, numbers)):
+    if not held and any(logprob < max(top.values()) - POSITIVE for logprob, top in zip(logprobs, tops)):
         raise BadReply(
             "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
         )
-    _check(written, -math.inf if held else LEAST)
-    if question.first is None:
-        return Answer(written, {})
-    listing = choice.get("prompt_logprobs")
-    if not listing or len(listing) != len(question.prompt):
-        raise _no_logprobs(f"prompt_logprobs: {LIKELIEST}")
-    places = [{int(key): about for key, about in place.items()} for place in listing[question.first :]]
-    scored = _likeliest([[(_logprob(about["logprob"]), token) for token, about in place.items()] for place in places])
-    named = [(token, about.get("decoded_token")) for place in places for token, about in place.items()]
-    logprobs, margins = scored.logprobs + written.logprobs, scored.margins + written.margins
-    joined = Scores(scored.tokens + written.tokens, logprobs, margins)
-    return Answer(joined, {token: str(name) for token, name in named if name is not None})
+    scored = [sorted((-about.logprob, token) for token, about in place.items()) for place in places]
+    found = [-place[0][0] for place in scored]
+    if any(logprob < LEAST - POSITIVE for logprob in (found if held else found + logprobs)):
+        raise BadReply(f"what the server gives are no log-probabilities: {FORM}")
+    margins = [place[1][0] - place[0][0] for place in scored] + [_margin(top.values()) for top in tops]
+    texts = {token: about.decoded_token for place in places for token, about in place.items()}
+    predicted = Scores([place[0][1] for place in scored] + ids, found + logprobs, margins)
+    return Answer(whole.model, predicted, {token: text for token, text in texts.items() if text is not None})
 
 
-def _no_logprobs(asked: str) -> BadReply:
-    return BadReply(
-        f"the server gives no log-probabilities ({asked}): vLLM does unless it was started with --max-logprobs below {LIKELIEST}"
-    )
-
-
-def _margin(logprobs: Sequence[float]) -> float:
+def _margin(logprobs: Iterable[float]) -> float:
     """Return how far the likeliest is above the next."""
-    ordered = sorted(logprobs, reverse=True)
-    return ordered[0] - ordered[1] if len(ordered) > 1 else math.inf
-
-
-def _likeliest(places: Sequence[Sequence[tuple[float, int]]]) -> Scores:
-    if any(len(place) < LIKELIEST for place in places):
-        raise _no_logprobs("of the likeliest tokens")
-    best = [max(place, key=lambda one: (one[0], -one[1])) for place in places]
-    margins = [_margin([logprob for logprob, _ in place]) for place in places]
-    found = Scores([token for _, token in best], [logprob for logprob, _ in best], margins)
-    _check(found, LEAST)
-    return found
-
-
-def _logprob(value: Any, held: bool = False) -> float:
-    """`held`: only some tokens were allowed, and of others the logarithm of 0 may be given."""
-    if not (math.isfinite(value) or (held and value == -math.inf)):
-        raise BadReply(
-            f"{value} stands where a log-probability should: a server computes none where the weights or their precision overflow"
-        )
-    return float(value)
-
-
-def _check(scores: Scores, least: float) -> None:
-    if any(not least - POSITIVE <= logprob <= POSITIVE for logprob in scores.logprobs):
-        raise BadReply("what the server gives are no log-probabilities: start it without --logprobs-mode")
+    best, second, *_ = *sorted(logprobs, reverse=True), -math.inf
+    return best - second

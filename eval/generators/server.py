@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from remedy.data_gen.roles import Special
-from remedy.eval.generators.completions import PATH, Answer, BadReply, Question, ask, read
+from remedy.eval.generators.completions import PATH, Answer, BadReply, Question, Reply, ask, checked, read
 from remedy.eval.generators.http_client import HttpClient, Refused
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line, shown, suggest
@@ -22,15 +24,32 @@ COMPARED = 64
 """Ids of the vocabulary whose text is compared, beside those of special tokens."""
 DIFFERENT = 0.1
 """Of these, the share that may read otherwise: versions of a tokenizer write some bytes and spaces differently."""
+SHORTEST = 8
+"""Tokens that a sequence must be able to have: what a server is tried with has as many."""
+PROTOCOL = "is this a server of OpenAI's protocol?"
 PROBES = 4
 WRITTEN = 24
 """Sequences that a server is tried with at once, and the tokens that it writes of each: from these it is seen how far what it computes
 token by token is from what it computes of the same tokens at once."""
 
 
+class _Listed(Reply):
+    data: list[dict[str, Any]]
+
+
+class _Card(Reply):
+    owned_by: str | None = None
+    max_model_len: Annotated[int, Field(ge=SHORTEST)] | None = None
+
+
+class _Information(Reply):
+    version: str = ""
+    vllm_env: dict[str, Any] = {}
+
+
 class About(NamedTuple):
-    """Server's account of itself. `longest`: tokens of a sequence, those that are written included, if it says that;
-    `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
+    """Server's account of itself. `model`: the one that its replies name; `longest`: tokens of a sequence, those that are written
+    included, if it says that; `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
 
     server: str
     version: str
@@ -60,11 +79,23 @@ class Server:
         Raises:
             UserError: there is none.
         """
-        reply = await self.client.ask(PATH, ask(self.about.model, question))
+        backend = self.client.backend
+        reply = await self.client.ask(PATH, ask(backend.model, question))
         try:
-            return read(reply, question)
+            answer = read(reply, question)
         except BadReply as error:
-            raise BadReply(f"{self.client.backend.url}{PATH}: {error}") from None
+            raise BadReply(f"{backend.url}{PATH}: {error}") from None
+        model = one_line(answer.model, 80)
+        if not self.about.model:
+            self.about = self.about._replace(model=model)
+            if model != backend.model:
+                log.warning("%s: backend.model %s: the replies are from %s", backend.url, backend.model, model)
+        if model != self.about.model:
+            raise BadReply(
+                f"{backend.url}{PATH}: a reply is from {model}, and those before from {self.about.model}: something between changes "
+                "the model: ask the server itself"
+            )
+        return answer
 
     async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
         """Return what the model writes after what was read, held to a grammar if one is given."""
@@ -116,16 +147,16 @@ async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str
 
 async def _about(client: HttpClient) -> About:
     backend = client.backend
-    cards = (await client.look("/v1/models") or {}).get("data")
-    if not isinstance(cards, list) or not all(isinstance(card, Mapping) and "id" in card for card in cards):
-        raise UserError(f"{backend.url}/v1/models: lists no models: is this a server of OpenAI's protocol?")
-    card = next((one for one in cards if one["id"] == backend.model), None)
-    if card is None:
-        near = suggest(backend.model, [str(one["id"]) for one in cards])
-        raise UserError(f"{backend.url}: serves no model {backend.model!r}; {near}")
-    version = (await _may_look(client, "/version")).get("version", "")
-    variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env") or {}
-    flag = variables.get("VLLM_BATCH_INVARIANT")
+    try:
+        listed = checked(_Listed, await client.look("/v1/models") or {}, PROTOCOL)
+        cards = {str(card.get("id")): card for card in listed.data}
+        if backend.model not in cards:
+            raise UserError(f"{backend.url}: serves no model {backend.model!r}; {suggest(backend.model, cards)}")
+        card = checked(_Card, cards[backend.model], PROTOCOL)
+    except BadReply as error:
+        raise UserError(f"{backend.url}/v1/models: {error}") from None
+    information = await _may_look(client, "/version")
+    flag = (await _may_look(client, "/server_info?config_format=json")).vllm_env.get("VLLM_BATCH_INVARIANT")
     invariant = "on" if flag in (True, 1, "1", "True") else "off"
     if flag is None:
         invariant = "declared" if backend.batch_invariant else "unknown"
@@ -133,24 +164,22 @@ async def _about(client: HttpClient) -> About:
         raise UserError(
             f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
         )
-    name = one_line(str(card.get("owned_by") or "unknown"), 80)
-    return About(name, one_line(str(version), 80), backend.model, card.get("max_model_len"), invariant)
+    name, version = one_line(card.owned_by or "unknown", 80), one_line(information.version, 80)
+    return About(name, version, "", card.max_model_len, invariant)
 
 
-async def _may_look(client: HttpClient, path: str) -> Mapping[str, Any]:
+async def _may_look(client: HttpClient, path: str) -> _Information:
     """Return what is at a path; nothing where a server does not have it, or keeps it to itself."""
     try:
-        return await client.look(path) or {}
+        return checked(_Information, await client.look(path), PROTOCOL)
     except UserError:
-        return {}
+        return _Information()
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
     """Say if the model reads and writes this tokenizer's ids, and how far its two ways of computing are apart."""
     ids = _spread(tokenizer)
     longest = server.about.longest or len(ids) + WRITTEN + 2
-    if longest < 8:
-        raise UserError(f"{server.client.backend.url}: reads {longest} tokens only (max_model_len)")
     try:
         for start in range(0, len(ids), longest - 2):
             part = [ids[0], *ids[start : start + longest - 2]]

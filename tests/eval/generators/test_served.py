@@ -177,7 +177,11 @@ NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
         (WRITTEN, -3.0, "are not those of their ids"),
         (NEXT, -1.0, "a token that is not the likeliest: the server samples, or penalises"),
         (SCORED, float("-inf"), "finite"),
-        (SCORED, 3.0, "logprob: Input should be less than or equal to 0.001: vLLM gives .* unless --logprobs-mode"),
+        (
+            SCORED,
+            3.0,
+            "logprob: Input should be less than or equal to 0.001: vLLM gives .* unless it has --logprobs-mode",
+        ),
         (SCORED, "-1", f"{SCORED}: Input should be a valid number"),
         (f"{CHOICE}.prompt_logprobs.4", {"7": {"logprob": -30.0}, "8": {"logprob": -31.0}}, "are no log-probabilities"),
         (
@@ -189,7 +193,7 @@ NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
         *((f"{CHOICE}.token_ids.0", value, f"{CHOICE}.token_ids.0: Input") for value in (1.5, True, -1)),
         (f"{CHOICE}.token_ids.0", 97, "other ids came back: something between changes or strips tokens"),
         (f"{CHOICE}.token_ids", [], "at least 1 item"),
-        (f"{CHOICE}.token_ids", None, "valid list: vLLM gives token ids from 0.10.2 on"),
+        (f"{CHOICE}.token_ids", None, "valid list: vLLM gives ids from 0.10.2 on"),
         (f"{CHOICE}.logprobs", None, "logprobs: Input"),
         (f"{CHOICE}.index", 7, "index: Input should be 0"),
         ("usage.prompt_tokens", 9_999, "something between adds or cuts tokens"),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.utils import CONFIG_NAME, cached_file
 
 from remedy.settings import UserError
 
 T = TypeVar("T")
 PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
+LAYERS = 4096
+"""More than any model has. Transformers writes a list of so many names before it builds the first."""
+WEIGHTS = 16
+"""Weights for each byte of a file at most: half a byte each, eight times over for tied tables and modules that replace others."""
 
 
 def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) -> T:
@@ -35,12 +44,15 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
     """A causal language model by hub name or folder, all of its weights read from safetensors.
 
     Raises:
-        UserError: as `read`, or weights are missing or of another shape, which Transformers would draw at random.
+        UserError: as `read`, weights are missing or of another shape, which Transformers would draw at random, or the configuration
+            describes more of them than the files can hold.
     """
     refuse_pickles(Path(name), what)
+    refuse_vast(name)
     fixed = {"trust_remote_code": False, "use_safetensors": True}
     seen = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # instead of a report on the terminal
-    loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **fixed, **seen, **options))
+    with no_larger_than_its_files(name):
+        loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **fixed, **seen, **options))
     model: PreTrainedModel = loaded[0]
     missing = sorted(loaded[1]["missing_keys"])
     other = sorted(key if isinstance(key, str) else key[0] for key in loaded[1]["mismatched_keys"])
@@ -53,6 +65,47 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
             f"{type(model).__name__} with this config.json)"
         )
     return model
+
+
+def refuse_vast(name: str) -> None:
+    """Refuse a configuration with more layers than any model has, before Transformers counts up to them.
+
+    Raises:
+        UserError: it has.
+    """
+    sections: list[dict[str, Any]] = []
+    with contextlib.suppress(Exception):  # whoever reads it next says what is wrong
+        sections += [PretrainedConfig.get_config_dict(name)[0]]
+    for section in sections:
+        for key, value in section.items():
+            if isinstance(value, int) and value > LAYERS and key.endswith(("layer", "layers", "blocks")):
+                raise UserError(f"{name}: {key} is {value:,} in its config.json, and no model has more than {LAYERS:,}")
+        sections += [value for value in section.values() if isinstance(value, dict)]
+
+
+@contextlib.contextmanager
+def no_larger_than_its_files(name: str) -> Iterator[None]:
+    """Stops the building of a model, which begins without values, at more weights than its files can hold.
+
+    Raises:
+        UserError: it was stopped.
+    """
+    most = total = 0.0
+
+    def count(module: nn.Module, key: str, parameter: nn.Parameter | None) -> None:
+        nonlocal most, total
+        if not most:  # by now what is on a hub is here
+            files = Path(cached_file(name, CONFIG_NAME)).parent.glob("*.safetensors")  # type: ignore[arg-type]
+            most = WEIGHTS * sum(path.stat().st_size for path in files) or math.inf
+        total += 0 if parameter is None else parameter.numel()
+        if total > most:
+            raise UserError(f"{name}: its config.json describes a model of more weights than its files hold")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def refuse_pickles(folder: Path, what: str) -> None:

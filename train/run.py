@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import shlex
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ from remedy.models.card import write_card
 from remedy.models.config import DecoderSettings, matched
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
+from remedy.models.hub_loading import read
+from remedy.models.loading import load_checkpoint, read_settings
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
-from remedy.models.pretrained import build_pretrained
+from remedy.models.pretrained import adapter_settings, build_pretrained, is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.owner import owned
@@ -45,10 +48,12 @@ from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Rows, ShardDataset, TraceDataset
 from remedy.train.processes import StopOnSignal
 from remedy.train.tracking import ProgressLine, Tracking
-from remedy.train.trainer import RowTrainer, explained
+from remedy.train.trainer import RowTrainer, explained, saving
 
 log = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+SAVED = 200_000_000
+"""Weights that are written and read again in a few seconds."""
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
@@ -94,6 +99,8 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
         if config.train.pack > 1 and zero_stage(config.train) == 3:
             gather_by_layer(decoder)
     rows = build_rows(config, tokenizer)
+    if process.is_main:
+        try_saving(config, model, tokenizer)
     stop, progress, tracking = StopOnSignal(), ProgressLine(config.name), Tracking(config)
     # A signal is noted first, before anything shows that training has begun.
     callbacks: list[TrainerCallback] = [stop, tracking, Checkpoints(config), progress]
@@ -120,6 +127,39 @@ def quieten(config: RunConfig) -> None:
     transformers_logging.disable_progress_bar()
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
+
+
+def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) -> None:
+    """Save the model with all that stands beside it, and read it again, in a folder of the output that is then removed: what training
+    needs at its end is known to work before its first step. Of a model with more than SAVED weights, in 4 bits or divided over
+    processes, weights are left out.
+
+    Raises:
+        UserError: it cannot be saved or read.
+    """
+    folder, weights = Path(config.output, ".trial"), sum(part.numel() for part in model.parameters())
+    whole = weights <= SAVED and zero_stage(config.train) != 3 and not is_in_4bit(model)
+    adapters = getattr(model, "peft_config", {}).get("default")
+    part: Any = model if whole or adapters is None else adapters
+
+    def attempt() -> None:
+        _begin(config, folder)
+        with saving(folder):
+            part.save_pretrained(folder, **({} if whole or adapters else {"state_dict": {}}))
+        _finish(config, folder, tokenizer, TrainerState(), None)
+        if whole:
+            load_checkpoint(str(folder), "cpu")
+        else:
+            (adapter_settings if adapters else read_settings)(folder)
+
+    shutil.rmtree(folder, ignore_errors=True)
+    logging.disable(logging.INFO)  # what is said of a base was said when it was built
+    try:
+        with torch.random.fork_rng(devices=[]):
+            read(f"{config.output}: the model cannot be saved and read again, which was tried before training", attempt)
+    finally:
+        logging.disable(logging.NOTSET)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def keep_trained(trainer: RowTrainer, computed: Computed) -> None:

@@ -113,7 +113,7 @@ def load_checkpoint(
         dtype = _dtype(device, precision)
         adapted = load_adapted(folder, tokenizer, dtype, _where(dtype, device, device_map, four_bit))
         return _placed(adapted, device, device_map).eval(), tokenizer
-    config, tokenizer = read_settings(path)
+    config, tokenizer = _read(path)
     if load_in_4bit and isinstance(config, DecoderConfig):
         raise UserError(f"load_in_4bit: {path} is a decoder of this project's own, which is read as it is: remove it")
     options: dict[str, Any] = {"dtype": _dtype(device, precision)}
@@ -156,18 +156,14 @@ def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
             f"{path}: holds adapters, and servers refuse those with rows of tokens: give `remedy merge {path} --out MERGED`, serve "
             "MERGED, and evaluate it"
         )
-    config, tokenizer = read_settings(path)
+    config, tokenizer = _read(path)
     with no_larger_than_its_files(path), torch.device("meta"):
         model: Any = read(f"checkpoint {path}", lambda: AutoModelForCausalLM.from_config(config))
     return model.eval(), tokenizer
 
 
-def read_settings(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
-    """Return what stands beside a model's weights.
-
-    Raises:
-        UserError: it cannot be read, or one is not the other's.
-    """
+def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
+    """Return what stands beside a model's weights."""
     folder = Path(path)
     refuse_vast(path)
     config: PretrainedConfig = read(

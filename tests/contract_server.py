@@ -103,7 +103,6 @@ class ContractServer:
         ids, count = [int(one.argmax()) for one in written], content["logprobs"]
         tops = [self._top(row, token, count) for row, token in zip(written, ids)]
         logprobs = {
-            "tokens": [f"token_id:{token}" for token in ids],
             "token_logprobs": [float(row[token]) for row, token in zip(written, ids)],
             "top_logprobs": [{f"token_id:{token}": logprob for token, logprob in top.items()} for top in tops],
         }

@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import shlex
-import shutil
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from remedy.models.config import DecoderSettings, matched
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read
-from remedy.models.loading import load_checkpoint, read_settings
+from remedy.models.loading import load_checkpoint
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
-from remedy.models.pretrained import adapter_settings, build_pretrained, is_in_4bit
+from remedy.models.pretrained import build_pretrained, is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.owner import owned
@@ -48,7 +48,7 @@ from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Rows, ShardDataset, TraceDataset
 from remedy.train.processes import StopOnSignal
 from remedy.train.tracking import ProgressLine, Tracking
-from remedy.train.trainer import RowTrainer, explained, saving
+from remedy.train.trainer import RowTrainer, explained
 
 log = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -137,29 +137,20 @@ def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) ->
     Raises:
         UserError: it cannot be saved or read.
     """
-    folder, weights = Path(config.output, ".trial"), sum(part.numel() for part in model.parameters())
+    weights = sum(part.numel() for part in model.parameters())
     whole = weights <= SAVED and zero_stage(config.train) != 3 and not is_in_4bit(model)
-    adapters = getattr(model, "peft_config", {}).get("default")
-    part: Any = model if whole or adapters is None else adapters
+    part: Any = model if whole else model.config
 
     def attempt() -> None:
         _begin(config, folder)
-        with saving(folder):
-            part.save_pretrained(folder, **({} if whole or adapters else {"state_dict": {}}))
+        part.save_pretrained(folder)
         _finish(config, folder, tokenizer, TrainerState(), None)
         if whole:
             load_checkpoint(str(folder), "cpu")
-        else:
-            (adapter_settings if adapters else read_settings)(folder)
 
-    shutil.rmtree(folder, ignore_errors=True)
-    logging.disable(logging.INFO)  # what is said of a base was said when it was built
-    try:
-        with torch.random.fork_rng(devices=[]):
-            read(f"{config.output}: the model cannot be saved and read again, which was tried before training", attempt)
-    finally:
-        logging.disable(logging.NOTSET)
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=config.output) as name, torch.random.fork_rng(devices=[]):
+        folder = Path(name)
+        read(f"{config.output}: the model cannot be saved and read again, which was tried before training", attempt)
 
 
 def keep_trained(trainer: RowTrainer, computed: Computed) -> None:

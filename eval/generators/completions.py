@@ -12,7 +12,7 @@ themselves), and never those of a prompt: under a grammar, what is cut is not to
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
@@ -83,25 +83,25 @@ class Reply(BaseModel):
 T = TypeVar("T", bound=Reply)
 Id = Annotated[int, Field(ge=0)]
 Logprob = Annotated[float, Field(le=POSITIVE)]
+Likeliest = Field(min_length=LIKELIEST)
 Finite = Annotated[Logprob, Field(allow_inf_nan=False)]
 
 
 class _Scored(Reply):
     logprob: Finite
-    decoded_token: str | None = None
+    decoded_token: str
 
 
 class _Logprobs(Reply):
-    tokens: list[str]
     token_logprobs: list[Finite]
-    top_logprobs: list[dict[str, Logprob]]
+    top_logprobs: list[Annotated[dict[str, Logprob], Likeliest]]
 
 
 class _Choice(Reply):
     index: Literal[0]
     token_ids: Annotated[list[Id], Field(min_length=1)]
     logprobs: _Logprobs
-    prompt_logprobs: list[dict[Annotated[Id, Strict(False)], _Scored] | None] | None = None
+    prompt_logprobs: list[Annotated[dict[Annotated[Id, Strict(False)], _Scored], Likeliest] | None] | None = None
 
 
 class _Usage(Reply):
@@ -153,41 +153,31 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
         BadReply: it lacks something, or contradicts itself; the message says where, and what to do.
     """
     whole = checked(_Completion, reply, FORM)
-    choice, prompt, first = whole.choices[0], question.prompt, question.first
+    choice, usage, prompt = whole.choices[0], whole.usage, question.prompt
+    first = len(prompt) if question.first is None else question.first
     ids, logprobs, tops = choice.token_ids, choice.logprobs.token_logprobs, choice.logprobs.top_logprobs
-    names = [f"token_id:{token}" for token in ids]
-    listed = [] if first is None else choice.prompt_logprobs or []
-    if whole.usage.prompt_tokens != len(prompt) or len(listed) != (0 if first is None else len(prompt)):
+    places = [place or {} for place in (choice.prompt_logprobs or [])[first:]]
+    counts = usage.prompt_tokens, len(places), usage.completion_tokens, len(tops)
+    if counts != (len(prompt), len(prompt) - first, len(ids), len(ids)):
         raise BadReply(
-            f"the server read {whole.usage.prompt_tokens:,} tokens where {len(prompt):,} were sent, and gives the log-probabilities of "
-            f"{len(listed):,}: something between adds or cuts tokens, or {FORM}"
+            f"{len(prompt)} tokens were sent and {len(ids)} came back; by the server's count {counts[0]} were read and {counts[2]} "
+            f"written, and it gives the log-probabilities of {counts[1]} and {counts[3]}: something between adds, cuts or strips "
+            f"tokens, without which a trace cannot be read: ask the server itself; {FORM}"
         )
-    if not len(ids) == len(tops) == whole.usage.completion_tokens or choice.logprobs.tokens != names:
-        raise BadReply(
-            f"the model wrote {whole.usage.completion_tokens} tokens, and {len(ids)} other ids came back: something between changes or "
-            "strips tokens, without which a trace cannot be read: ask the server itself"
-        )
-    if [top.get(name) for name, top in zip(names, tops)] != logprobs:
-        raise BadReply("the log-probabilities of the tokens that were written are not those of their ids")
-    places = [place or {} for place in listed[first:]]
-    if any(token not in place or len(place) < LIKELIEST for token, place in zip(prompt[first:], places)):
-        raise BadReply(f"the log-probabilities of the prompt are not of the tokens that were sent, or too few: {FORM}")
+    if [top.get(f"token_id:{token}") for token, top in zip(ids, tops)] != logprobs or any(
+        token not in place for token, place in zip(prompt[first:], places)
+    ):
+        raise BadReply("the log-probabilities are not those of the token ids: something between changes tokens")
     held = bool(question.allowed or question.grammar)
-    if not held and any(logprob < max(top.values()) - POSITIVE for logprob, top in zip(logprobs, tops)):
+    rows = [sorted(top.values(), reverse=True) for top in tops]
+    if not held and any(logprob < row[0] - POSITIVE for logprob, row in zip(logprobs, rows)):
         raise BadReply(
             "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
         )
     scored = [sorted((-about.logprob, token) for token, about in place.items()) for place in places]
-    found = [-place[0][0] for place in scored]
-    if any(logprob < LEAST - POSITIVE for logprob in (found if held else found + logprobs)):
+    likeliest = [-place[0][0] for place in scored]
+    if any(logprob < LEAST - POSITIVE for logprob in likeliest + logprobs * (not held)):
         raise BadReply(f"what the server gives are no log-probabilities: {FORM}")
-    margins = [place[1][0] - place[0][0] for place in scored] + [_margin(top.values()) for top in tops]
-    texts = {token: about.decoded_token for place in places for token, about in place.items()}
-    predicted = Scores([place[0][1] for place in scored] + ids, found + logprobs, margins)
-    return Answer(whole.model, predicted, {token: text for token, text in texts.items() if text is not None})
-
-
-def _margin(logprobs: Iterable[float]) -> float:
-    """Return how far the likeliest is above the next."""
-    best, second, *_ = *sorted(logprobs, reverse=True), -math.inf
-    return best - second
+    margins = [place[1][0] - place[0][0] for place in scored] + [row[0] - row[1] for row in rows]
+    names = {token: about.decoded_token for place in places for token, about in place.items()}
+    return Answer(whole.model, Scores([place[0][1] for place in scored] + ids, likeliest + logprobs, margins), names)

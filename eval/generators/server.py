@@ -24,27 +24,20 @@ COMPARED = 64
 """Ids of the vocabulary whose text is compared, beside those of special tokens."""
 DIFFERENT = 0.1
 """Of these, the share that may read otherwise: versions of a tokenizer write some bytes and spaces differently."""
-SHORTEST = 8
-"""Tokens that a sequence must be able to have: what a server is tried with has as many."""
-PROTOCOL = "is this a server of OpenAI's protocol?"
 PROBES = 4
 WRITTEN = 24
 """Sequences that a server is tried with at once, and the tokens that it writes of each: from these it is seen how far what it computes
 token by token is from what it computes of the same tokens at once."""
 
 
-class _Listed(Reply):
-    data: list[dict[str, Any]]
-
-
 class _Card(Reply):
+    id: str
     owned_by: str | None = None
-    max_model_len: Annotated[int, Field(ge=SHORTEST)] | None = None
+    max_model_len: Annotated[int, Field(ge=8)] | None = None  # what a server is tried with has as many
 
 
-class _Information(Reply):
-    version: str = ""
-    vllm_env: dict[str, Any] = {}
+class _Models(Reply):
+    data: list[_Card]
 
 
 class About(NamedTuple):
@@ -83,18 +76,16 @@ class Server:
         reply = await self.client.ask(PATH, ask(backend.model, question))
         try:
             answer = read(reply, question)
+            model, first = one_line(answer.model, 80), self.about.model
+            if first not in ("", model):
+                raise BadReply(
+                    f"it is of {model}, those before of {first}: something between changes the model: ask the server itself"
+                )
         except BadReply as error:
             raise BadReply(f"{backend.url}{PATH}: {error}") from None
-        model = one_line(answer.model, 80)
-        if not self.about.model:
-            self.about = self.about._replace(model=model)
-            if model != backend.model:
-                log.warning("%s: backend.model %s: the replies are from %s", backend.url, backend.model, model)
-        if model != self.about.model:
-            raise BadReply(
-                f"{backend.url}{PATH}: a reply is from {model}, and those before from {self.about.model}: something between changes "
-                "the model: ask the server itself"
-            )
+        if not first and model != backend.model:
+            log.warning("%s: backend.model %s: the replies are of %s", backend.url, backend.model, model)
+        self.about = self.about._replace(model=model)
         return answer
 
     async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
@@ -148,15 +139,14 @@ async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str
 async def _about(client: HttpClient) -> About:
     backend = client.backend
     try:
-        listed = checked(_Listed, await client.look("/v1/models") or {}, PROTOCOL)
-        cards = {str(card.get("id")): card for card in listed.data}
-        if backend.model not in cards:
-            raise UserError(f"{backend.url}: serves no model {backend.model!r}; {suggest(backend.model, cards)}")
-        card = checked(_Card, cards[backend.model], PROTOCOL)
+        models = checked(_Models, await client.look("/v1/models") or {}, "is this a server of OpenAI's protocol?")
     except BadReply as error:
         raise UserError(f"{backend.url}/v1/models: {error}") from None
-    information = await _may_look(client, "/version")
-    flag = (await _may_look(client, "/server_info?config_format=json")).vllm_env.get("VLLM_BATCH_INVARIANT")
+    cards = {card.id: card for card in models.data}
+    if backend.model not in cards:
+        raise UserError(f"{backend.url}: serves no model {backend.model!r}; {suggest(backend.model, cards)}")
+    card, version = cards[backend.model], await _may_look(client, "/version", "version")
+    flag = await _may_look(client, "/server_info?config_format=json", "vllm_env", "VLLM_BATCH_INVARIANT")
     invariant = "on" if flag in (True, 1, "1", "True") else "off"
     if flag is None:
         invariant = "declared" if backend.batch_invariant else "unknown"
@@ -164,16 +154,19 @@ async def _about(client: HttpClient) -> About:
         raise UserError(
             f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
         )
-    name, version = one_line(card.owned_by or "unknown", 80), one_line(information.version, 80)
-    return About(name, version, "", card.max_model_len, invariant)
+    said = (one_line(str(text or "unknown"), 80) for text in (card.owned_by, version))
+    return About(*said, "", card.max_model_len, invariant)
 
 
-async def _may_look(client: HttpClient, path: str) -> _Information:
-    """Return what is at a path; nothing where a server does not have it, or keeps it to itself."""
+async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
+    """Return what is under keys of a page; None where a server does not have it, or keeps it to itself."""
     try:
-        return checked(_Information, await client.look(path), PROTOCOL)
-    except UserError:
-        return _Information()
+        found: Any = await client.look(path)
+        for key in keys:
+            found = found[key]
+    except (UserError, LookupError, TypeError):
+        return None
+    return found
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
@@ -207,12 +200,6 @@ def _compare(
     tokenizer: TraceTokenizer, names: Mapping[int, str], ids: Sequence[int], server: Server, checkpoint: str
 ) -> None:
     """Raises a UserError if ids stand for other text at the server."""
-    if not names:
-        log.warning(
-            "%s says no token's text, so that its tokenizer is not compared with that of %s",
-            *(server.client.backend.url, checkpoint),
-        )
-        return
     special = {token: one.value for one, token in tokenizer.special_ids.items()}
     own = {token: special.get(token, tokenizer.decode([token])) for token in ids if token in names}
     wrong = [token for token in own if token in special and names[token] != special[token]]

@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "an encoder and decoder": (encoder_and_decoder, "is not one that Transformers runs as a causal language model"),
     "code of its own": (remote, "it brings code of its own (`auto_map`), which is never run here"),
     "a tokenizer's own code": (remote_tokenizer, "it brings code of its own (`auto_map`), which is never run here"),
-    "another width": (edited(hidden_size=64), "of its weights in another shape"),
+    "another width": (edited(hidden_size=64), "of its weights in this shape"),
     "an unknown kind": (edited(model_type="nosuch"), "`nosuch` but Transformers does not recognize"),
     "no configuration": (without("config.json"), "not a model folder or a reachable model"),
     "half a configuration": (
@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 @pytest.mark.parametrize(
     ("size", "value", "says"),
     [
-        ("num_hidden_layers", 10**9, "no model has more than 4,096"),
+        ("num_hidden_layers", 10**9, "no model has 10,000"),
         ("num_hidden_layers", 4_000, "describes a model of more weights than its files hold"),
         ("intermediate_size", 10**9, "describes a model of more weights than its files hold"),
         ("vocab_size", 10**7, "describes a model of more weights than its files hold"),
@@ -149,7 +149,7 @@ def test_sizes_of_no_model_are_refused_without_weights_and_under_other_names(kin
     assert load_outline(str(tmp_path))[0].config.num_hidden_layers == 2
     edited(**layers)(tmp_path)
     for load in (load_outline, lambda name: build_tokenizer(HuggingFaceSettings(name_or_path=name))):
-        with pytest.raises(UserError, match=rf"^{tmp_path}: {next(iter(layers))} is 1,000,000,000 in its config\.json"):
+        with pytest.raises(UserError, match=rf"^{tmp_path}: {next(iter(layers))} is 1000000000 in its config\.json"):
             load(str(tmp_path))
 
 

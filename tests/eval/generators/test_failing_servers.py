@@ -143,7 +143,7 @@ def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     for longest in (4, -1, float("nan"), True, "4096"):
         server = served()
         server.max_model_len = longest  # type: ignore[assignment]
-        assert refused(server, tokenizer).startswith("/v1/models: max_model_len: Input should be")
+        assert refused(server, tokenizer).startswith("/v1/models: data.0.max_model_len: Input should be")
     with (
         served(invariant=False).running() as url,
         pytest.raises(UserError, match=r"^backend.batch_invariant true: .* says that it is not"),
@@ -158,10 +158,10 @@ def test_the_model_that_replies_is_one_and_is_recorded(caplog: pytest.LogCapture
     with server.running() as url:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
     assert served.about.model == "another"
-    assert "backend.model tiny: the replies are from another" in caplog.text
+    assert "backend.model tiny: the replies are of another" in caplog.text
     server = ContractServer(model, tokenizer)
     server.script = lambda number, content: (lambda reply: reply.update(model="another")) if number == 2 else None
-    assert refused(server, tokenizer).startswith("/v1/completions: a reply is from another, and those before from tiny")
+    assert refused(server, tokenizer).startswith("/v1/completions: it is of another, those before of tiny")
 
 
 def test_an_endpoint_that_is_not_there(tmp_path: Path) -> None:

@@ -167,6 +167,12 @@ def test_replies_of_vllm_itself_are_read() -> None:
 
 CHOICE = "choices.0"
 WRITTEN, SCORED = f"{CHOICE}.logprobs.token_logprobs.0", f"{CHOICE}.prompt_logprobs.4.7.logprob"
+
+
+def _places(first: int, logprob: float) -> dict[str, Any]:
+    return {str(first + place): {"logprob": logprob - place, "decoded_token": ""} for place in range(2)}
+
+
 NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
 
 
@@ -174,7 +180,7 @@ NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
     ("place", "value", "says"),
     [
         (WRITTEN, float("nan"), "finite"),
-        (WRITTEN, -3.0, "are not those of their ids"),
+        (WRITTEN, -3.0, "are not those of the token ids"),
         (NEXT, -1.0, "a token that is not the likeliest: the server samples, or penalises"),
         (SCORED, float("-inf"), "finite"),
         (
@@ -183,20 +189,20 @@ NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
             "logprob: Input should be less than or equal to 0.001: vLLM gives .* unless it has --logprobs-mode",
         ),
         (SCORED, "-1", f"{SCORED}: Input should be a valid number"),
-        (f"{CHOICE}.prompt_logprobs.4", {"7": {"logprob": -30.0}, "8": {"logprob": -31.0}}, "are no log-probabilities"),
+        (f"{CHOICE}.prompt_logprobs.4", _places(7, -30.0), "are no log-probabilities"),
         (
             f"{CHOICE}.prompt_logprobs.4",
-            {"8": {"logprob": -1.0}, "9": {"logprob": -2.0}},
-            "not of the tokens that were",
+            _places(8, -1.0),
+            "are not those of the token ids",
         ),
-        (f"{CHOICE}.prompt_logprobs", None, "log-probabilities of 0"),
+        (f"{CHOICE}.prompt_logprobs", None, "log-probabilities of 0 and 1"),
         *((f"{CHOICE}.token_ids.0", value, f"{CHOICE}.token_ids.0: Input") for value in (1.5, True, -1)),
-        (f"{CHOICE}.token_ids.0", 97, "other ids came back: something between changes or strips tokens"),
+        (f"{CHOICE}.token_ids.0", 97, "are not those of the token ids"),
         (f"{CHOICE}.token_ids", [], "at least 1 item"),
         (f"{CHOICE}.token_ids", None, "valid list: vLLM gives ids from 0.10.2 on"),
         (f"{CHOICE}.logprobs", None, "logprobs: Input"),
         (f"{CHOICE}.index", 7, "index: Input should be 0"),
-        ("usage.prompt_tokens", 9_999, "something between adds or cuts tokens"),
+        ("usage.prompt_tokens", 9_999, "by the server's count 9999 were read"),
         ("choices", None, "choices: Input should be a valid list"),
         ("model", None, "model: Input should be a valid string"),
     ],

@@ -154,8 +154,8 @@ async def _about(client: HttpClient) -> About:
         raise UserError(
             f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
         )
-    said = (one_line(str(text or "unknown"), 80) for text in (card.owned_by, version))
-    return About(*said, "", card.max_model_len, invariant)
+    name, version = (one_line(str(text or "unknown"), 80) for text in (card.owned_by, version))
+    return About(name, version, "", card.max_model_len, invariant)
 
 
 async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:

@@ -26,17 +26,8 @@ if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
 
 log = logging.getLogger(__name__)
-TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
-NO_CHOICE = {
-    *TOKENS,
-    "_from_model_config",
-    "do_sample",
-    "transformers_version",
-    "use_cache",
-    "output_attentions",
-    "output_hidden_states",
-}
-"""Entries of a generation configuration that alone choose no token."""
+NO_CHOICE = {"_from_model_config", "use_cache", "output_attentions", "output_hidden_states"}
+"""Entries of a generation configuration that choose no token."""
 CANNOT = "model {!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access"
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
 """Architectures whose kernels read the weight of `out_proj` past an adapter, so that PEFT refuses one (peft.tuners.tuners_utils)."""
@@ -86,14 +77,14 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model.resize_token_embeddings(tokenizer.vocab_size)
-    ids = dict(zip(TOKENS, (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id)))
+    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
     for settings in (model.config, model.config.get_text_config(decoder=True)):
         for name, token in ids.items():
             setattr(settings, name, token)
     if (own := model.generation_config) is None:  # not every model has a configuration for generation
         return []
     model.generation_config = type(own)(**ids)
-    return sorted(own.to_diff_dict().keys() - NO_CHOICE)
+    return sorted(own.to_diff_dict().keys() - model.generation_config.to_diff_dict().keys() - NO_CHOICE)
 
 
 def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:

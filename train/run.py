@@ -25,7 +25,7 @@ from remedy.models.config import DecoderSettings, matched
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read
-from remedy.models.loading import load_checkpoint
+from remedy.models.loading import PRECISIONS, load_checkpoint
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
 from remedy.models.pretrained import build_pretrained, is_in_4bit
@@ -51,7 +51,7 @@ from remedy.train.tracking import ProgressLine, Tracking
 from remedy.train.trainer import RowTrainer, explained
 
 log = logging.getLogger(__name__)
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {**PRECISIONS, "fp16": torch.float16}
 SAVED = 200_000_000
 """Weights that are written and read again in a few seconds."""
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 import torch
 
 from remedy.data_gen.config import DataConfig, read_stored_run
+from remedy.data_gen.held_out import draws_other_pairs
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
 from remedy.models.config import SHAPE, DecoderSettings
@@ -151,21 +152,18 @@ def for_checkpoint(
     if not stored and "task" not in config.set:
         raise ConfigError(f"{no_data(checkpoint)}: give one under `set` in the evaluation's config")
     trained_on: Task | None = config.trained_on
-    if stored and trained_on is None:
-        trained_on = build(DataConfig, stored, str(path)).task
+    trained = build(DataConfig, stored, str(path)) if stored and trained_on is None else None
     data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")
-    held_out_pairs, symbols = getattr(trained_on, "held_out_pairs", ()), data.task.symbols()
-    if (
-        trained_on
-        and held_out_pairs
-        and symbols
-        and (stored.get("seed", 0), trained_on.symbols()) != (data.seed, symbols)
-    ):
-        raise ConfigError("set: another seed, n or moves draws other pairs than training held out: remove it")
+    if trained is not None:
+        trained_on = trained.task
+        if draws_other_pairs(trained, data):
+            raise ConfigError("set: another seed, n or moves draws other pairs than training held out: remove it")
     section = config.set.get("task")
     given = [f"task.{key}" for key in section] if isinstance(section, dict) else []
     for key in [*config.set, *given]:
-        if key.startswith("task.held_out_") and (held_out_pairs or key != "task.held_out_pairs"):
+        if key.startswith("task.held_out_") and (
+            key != "task.held_out_pairs" or getattr(trained_on, "held_out_pairs", False)
+        ):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
     _refuse_other_splits(data.task, trained_on)
     took = read_training(Path(checkpoint))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import scipy
 from scipy import stats
 
-from remedy.eval.stats import VerdictWord, boschloo, compare, levels, over_seeds, rate, weigh, word
+from remedy.eval.stats import Question, VerdictWord, boschloo, compare, levels, over_seeds, rate, weigh, word
 from remedy.eval.stats.exact import permutation
 
 Array = npt.NDArray[np.float64]
@@ -144,10 +144,12 @@ def two_recipes(
     return before, after, of
 
 
-def said(before: Array, after: Array, of: Sequence[int], margin: float = 0.02) -> VerdictWord:
+def said(
+    before: Array, after: Array, of: Sequence[int], margin: float = 0.02, asks: Question | None = None
+) -> VerdictWord:
     """The word of a comparison by itself."""
     sides = compare(before, after, of), over_seeds(before, of), over_seeds(after, of)
-    return word(*sides, weigh(*sides), margin=margin)
+    return word(*sides, weigh(*sides, asks), margin=margin)
 
 
 def report(generator: Generator, recipe: Recipe, seeds: int, arms: int) -> bool:

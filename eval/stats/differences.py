@@ -9,11 +9,38 @@ from typing import NamedTuple
 import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, quantile
-from remedy.eval.stats.exact import Test, permutation, sign_flips
+from remedy.eval.stats.exact import Counts, Test, permutation, sign_flips
 from remedy.eval.stats.seeds import Spread, adjusted, between_and_among, shared
 
 SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
 """From so many seeds a side, and from so many runs that are on both sides, a test of rates can reach 5 %."""
+
+
+DRAWN_IN = 0.5
+"""The part of the interval over programs by which seeds' rates are drawn together before they are tested."""
+
+
+class SeedRates(NamedTuple):
+    """Right answers of each seed of the baseline and of the treatment, for an exact test: by permutation, or by sign where they are
+    `matched`, each run being on both sides or one side a single model that does not vary.
+
+    The test takes programs as given. So that it holds for other programs too, the difference is first drawn towards 0 by `drawn_in`
+    right answers: `DRAWN_IN` of the interval that programs alone, without their share in the seeds' spread, would give it. How far
+    seeds lie apart plays no part in it, since one run that fails would leave programs out of account.
+    """
+
+    before: Counts
+    after: Counts
+    matched: bool
+    drawn_in: int
+
+    def test(self, less: int = 0) -> Test:
+        """Test if the treatment's rates are the baseline's less so many right answers."""
+        up, down = (
+            sign_flips(self.after + move - self.before) if self.matched else permutation(self.before, self.after + move)
+            for move in (less - self.drawn_in, less + self.drawn_in)
+        )
+        return Test(up.up, down.down)
 
 
 class Difference(NamedTuple):
@@ -24,7 +51,7 @@ class Difference(NamedTuple):
     whether each run is on both sides. `gained`, `lost`: programs wrong in the baseline and right in the treatment, and the reverse;
     with several seeds, the mean over pairs of runs.
     `recipes`: the spread over seeds and programs, None if it is not `repeated`; `runs`: that of these runs over programs alone, whose
-    centre is drawn towards 0. `rates`: the exact test of the seeds' rates, None where there are too few.
+    centre is drawn towards 0. `rates`: what is tested of the seeds' rates, None where there are too few.
     """
 
     examples: int
@@ -38,7 +65,7 @@ class Difference(NamedTuple):
     lost: float
     recipes: Spread | None
     runs: Spread
-    rates: Test | None
+    rates: SeedRates | None
 
     @property
     def difference(self) -> float:
@@ -99,19 +126,11 @@ def compare(
         lost,
         _recipes(before, after, of, same_runs) if repeated else None,
         runs,
-        rates(before, after, of, runs, same_runs) if repeated else None,
+        _seed_rates(before, after, of, runs, same_runs) if repeated else None,
     )
 
 
-def rates(before: Floats, after: Floats, of: Codes, runs: Spread, same_runs: bool = False) -> Test | None:
-    """The exact test of seeds' rates: by permutation, or by sign where each run is on both sides or one side is a single model that
-    does not vary; None where there are too few seeds, by choice five a side (four could just reach 3 %) or six that are paired.
-
-    It takes programs as given. So that it holds for other programs too, the difference is first drawn towards 0 by what these add to
-    the interval of the seeds alone: q (sqrt(S + V) - sqrt(S)), where S and V are the variances over seeds and over programs and q is
-    Student's quantile. S is taken as V / 2 at least, so that a better training, which changes S, does not weaken the evidence; below
-    that the interval of `runs`, over programs alone, decides.
-    """
+def _seed_rates(before: Floats, after: Floats, of: Codes, runs: Spread, same_runs: bool) -> SeedRates | None:
     counts = [side.sum(axis=1).round().astype(np.int64) for side in (before, after)]
     matched = same_runs or min(map(len, counts)) == 1
     if max(map(len, counts)) < RUNS_ON_BOTH if matched else min(map(len, counts)) < SEEDS_A_SIDE:
@@ -119,13 +138,8 @@ def rates(before: Floats, after: Floats, of: Codes, runs: Spread, same_runs: boo
     each = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
     ((error, degrees),) = runs.parts
     programs = max(error**2 - sum(shared(side, of) for side in each), 0.0)
-    seeds = max(sum(float(side.mean(axis=1).var(ddof=1)) / len(side) for side in each), programs / 2)
-    drawn = quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
-    drawn_in = math.floor(max(min(drawn, 2.0), 0.0) * before.shape[1])
-    if matched:
-        changes = counts[1] - counts[0]
-        return Test(sign_flips(changes - drawn_in).up, sign_flips(changes + drawn_in).down)
-    return Test(permutation(counts[0], counts[1] - drawn_in).up, permutation(counts[0], counts[1] + drawn_in).down)
+    drawn_in = min(DRAWN_IN * quantile(LEVEL, degrees) * math.sqrt(programs), 2.0)
+    return SeedRates(counts[0], counts[1], matched, math.floor(drawn_in * before.shape[1]))
 
 
 def _recipes(before: Floats, after: Floats, of: Codes, same_runs: bool) -> Spread:

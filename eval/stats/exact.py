@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import NamedTuple
 
@@ -60,20 +61,43 @@ def mcnemar(gained: int, lost: int) -> Test:
 
 
 def permutation(before: Counts, after: Counts) -> Test:
-    """Test if the rates of two recipes' trainings are draws of one distribution: of all ways to call as many trainings the treatment's,
-    the share in which its mean is as high, and as low, as it is. `before`, `after`: right answers of each training, out of the same
-    number.
+    """Test if two recipes' trainings have one mean: exchange k trainings of the smaller side, at random, for as large a share of the
+    other's, and count how often the difference is as high, and as low, as it is. `before`, `after`: right answers of each training,
+    out of the same number.
 
-    All C(n1 + n2, n2) ways are counted, by their sums: ways[k, s] of k trainings with s right answers, up to a common factor.
+    With equal numbers these are all ways to call as many trainings the treatment's. With others, calling all trainings alike would
+    give the side with fewer the spread of the other; exchanging equal shares leaves each side's in its place, as in a test of equal
+    numbers (Romano, "On the behavior of randomization tests without a group invariance assumption", JASA 85, 1990). A better training
+    of the treatment raises no count of the first kind, since it stands on one side of each exchange or on neither.
     """
-    every = np.concatenate([before, after])
-    every, own = every - every.min(), int((after - every.min()).sum())
-    ways = np.zeros((len(after) + 1, int(every.sum()) + 1))
-    ways[0, 0] = 1
-    for one in every:
-        ways[1:, one:] += ways[:-1, : ways.shape[1] - one].copy()
-        ways /= ways.max()
-    return _tails(ways[-1], own)
+    few = min(len(before), len(after))
+    ways = [_sums(side - min(before.min(), after.min())) for side in (before, after)]
+    up = down = 0.0
+    for k in range(few + 1):
+        chosen = [round(k * len(side) / few) for side in (before, after)]
+        first, second = (counts[size] for counts, size in zip(ways, chosen))
+        # Means of the chosen are compared: `below[s]` of the baseline's choices have at most the mean of a sum s of the treatment's.
+        at = np.arange(len(second)) * max(chosen[0], 1)
+        below = np.concatenate([[0.0], np.cumsum(first)])
+        least = np.minimum(-(-at // max(chosen[1], 1)), len(first))
+        most = np.minimum(at // max(chosen[1], 1) + 1, len(first))
+        weight = math.comb(few, k) ** 2 / math.comb(2 * few, few)
+        up += weight * float(second @ (1 - below[least]))
+        down += weight * float(second @ below[most])
+    return Test(up, down)
+
+
+def _sums(counts: Counts) -> npt.NDArray[np.float64]:
+    """The distribution of the sum of k of these counts, drawn without replacement: a row for each k, of its probabilities."""
+    found = np.zeros((len(counts) + 1, int(counts.sum()) + 1))
+    found[0, 0] = 1
+    for drawn, count in enumerate(counts):
+        # Of `drawn + 1` counts the newest is among k of them with probability k / (drawn + 1).
+        shares = np.arange(drawn + 2)[:, None] / (drawn + 1)
+        new = (1 - shares) * found[: drawn + 2]
+        new[1:, count:] += shares[1:] * found[: drawn + 1, : found.shape[1] - count]
+        found[: drawn + 2] = new
+    return found
 
 
 def sign_flips(changes: Counts) -> Test:

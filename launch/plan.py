@@ -57,6 +57,18 @@ def print_plan(
     _print_comparisons(config, variants, asked, rate, spread, console)
 
 
+def compared(config: ExperimentConfig, jobs: Sequence[Job]) -> list[Comparison]:
+    """The comparisons that the report on an experiment will make.
+
+    Raises:
+        ConfigError: a diagnostic does not fit its data.
+    """
+    if config.comparisons:
+        return list(config.comparisons)
+    variants = _by_variant(jobs)
+    return _defaults(config, variants, {name: conditions(mine[0]) for name, mine in variants.items()})
+
+
 def _by_variant(jobs: Sequence[Job]) -> dict[str, list[Job]]:
     variants: dict[str, list[Job]] = {}
     for job in jobs:
@@ -109,7 +121,7 @@ def _print_comparisons(
     spread: float,
     console: Console,
 ) -> None:
-    comparisons = list(config.comparisons) or _defaults(config, variants, asked)
+    comparisons = config.comparisons or _defaults(config, variants, asked)
     # Sides that are fed different roles, as far as they say what they are fed, are a diagnosis.
     fed = [{fed_as(str(side.where.get("forcing"))) for side in (one.baseline, one.treatment)} for one in comparisons]
     judged = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]

@@ -6,6 +6,7 @@ Records (a row for every example, condition and run) are compared side by side (
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from remedy.eval.report.fairness import as_it_is, judged
 from remedy.eval.report.groups import grouped
 from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.planned import Missing, missing_runs, named, read_selection
+from remedy.eval.report.planned import Missing, missing_runs, named, read_plan, read_selection
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
 from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.results import result_sections, token_section
@@ -25,9 +26,11 @@ from remedy.eval.report.runs import losses, run_sections
 from remedy.eval.report.verdicts import decide
 from remedy.eval.report.wording import diagnosis_rows
 from remedy.eval.tables.sections import Section
-from remedy.messages import suggest
+from remedy.messages import escaped, suggest
 from remedy.owner import owned
 from remedy.settings import UserError
+
+log = logging.getLogger(__name__)
 
 
 def report(
@@ -84,6 +87,13 @@ def compose(
     as_they_are = [one["run"] for one in found.requests if as_it_is(one)]
     decided = decide(comparisons, found.records, as_they_are, losses(found.requests))
     decided = [judged(item, found.requests, missing, partial) for item in decided]
+    if (plan := read_plan(folders)) is not None:
+        seeds = {one["run"]: (one.get("training") or {}).get("seed") for one in found.requests}
+        for at, item in enumerate(decided):
+            own = {run: seeds[run] for side in item.runs for run in sorted(side)}
+            if item.word is not None and (departs := plan.departures(item.comparison, own, comparisons)):
+                decided[at] = item._replace(unplanned=departs)
+                log.warning("%s", escaped(f"{item.comparison.mitigation}: {departs}"))
     verdicts, fed = ([item for item in decided if (item.word is None) is diagnosis] for diagnosis in (False, True))
     sections = []
     if fed:

@@ -1,17 +1,24 @@
-"""Files of an experiment that reports read: its planned runs, so that missing ones are named, and the trials behind its settings."""
+"""Files of an experiment that reports read: its runs, what it set out to compare, and the trials behind its settings."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, cast
 
 from remedy.checksums import read_json, write_json
+from remedy.eval.report.comparison import Comparison
+from remedy.settings import Settings, build
 
-PLAN, SELECTION = "experiment.json", "selection.json"
+RUNS, PLAN, SELECTION = "experiment.json", "plan.json", "selection.json"
 EVALUATION = "evaluation"
 """The folder of a planned run's evaluation, in its own."""
 _CURE = "run the experiment again, which writes it anew"
+_LOST = "put it back as it was before the runs, or delete it: then reports know no plan"
+_CHOSEN = ("asks", "solved_at", "margin", "primary")
+"""Settings of a comparison that decide its word."""
+log = logging.getLogger(__name__)
 
 
 class Missing(NamedTuple):
@@ -31,15 +38,87 @@ def named(names: Sequence[str]) -> str:
     return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def write_plan(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the runs of an experiment into its folder: each `run` and `variant`, by its folder below.
+class Plan(Settings):
+    """What an experiment set out to compare, written before its runs."""
 
-    A run of an earlier plan stays as long as its folder does: taken out of the configuration, it would be a result left out.
+    time: str
+    """When it was written, in UTC."""
+    comparisons: tuple[Comparison, ...]
+    seeds: dict[str, int]
+    """The seed of each run, by the run's name."""
+
+    def departures(self, comparison: Comparison, seeds: Mapping[str, int | None], others: Sequence[Comparison]) -> str:
+        """Say how a comparison departs from what was planned; empty if it does not, or nothing in it was planned. `seeds`: of its runs;
+        `others`: all comparisons of its report."""
+        planned = next((one for one in self.comparisons if _sides(one) == _sides(comparison)), None)
+        if planned is None and not seeds.keys() & self.seeds.keys():
+            return ""
+        found = [] if planned else ["this comparison was not planned"]
+        for name in _CHOSEN if planned else ():
+            mine, theirs = getattr(comparison, name), getattr(planned, name)
+            found += [f"{name} {mine}, planned {theirs}"] if mine != theirs else []
+        if more := [run for run in seeds if run not in self.seeds]:
+            found.append(f"{len(more)} more runs: {named(more)}")
+        if other := [run for run in seeds if run in self.seeds and seeds[run] not in (None, self.seeds[run])]:
+            found.append(f"other seeds: {named([f'{run} {seeds[run]}, planned {self.seeds[run]}' for run in other])}")
+        here = [*map(_sides, others)]
+        if left := sum(_sides(one) not in here for one in self.comparisons):
+            found.append(f"{left} of the planned comparisons left out")
+        return f"not as planned on {self.time}: {', '.join(found)}" if found else ""
+
+
+def _sides(comparison: Comparison) -> tuple[object, ...]:
+    return comparison.baseline, comparison.treatment, comparison.metric
+
+
+def write_plan(experiment: Path, plan: Plan) -> None:
+    """Write down what an experiment compares, before its runs. A plan that is there stays; another one is said to be another.
 
     Raises:
         UserError: the plan that is there is damaged.
     """
-    path = experiment / PLAN
+    if not (path := experiment / PLAN).exists():
+        write_json(path, plan.model_dump(mode="json", exclude_unset=True))
+    elif (earlier := _read_plan(path)) != plan.model_copy(update={"time": earlier.time}):
+        log.warning(
+            "%s: other comparisons or seeds were planned on %s; it stays, and reports say what departs from it",
+            path,
+            earlier.time,
+        )
+
+
+def read_plan(evaluations: Sequence[Path]) -> Plan | None:
+    """What the experiments of these evaluations set out to compare, together; None if none has a plan.
+
+    Raises:
+        UserError: a plan is damaged.
+    """
+    plans = [_read_plan(folder / PLAN) for folder in _experiments(evaluations) if (folder / PLAN).exists()]
+    if not plans:
+        return None
+    comparisons = tuple(one for plan in plans for one in plan.comparisons)
+    seeds = {run: seed for plan in plans for run, seed in plan.seeds.items()}
+    return Plan(time=" and ".join(plan.time for plan in plans), comparisons=comparisons, seeds=seeds)
+
+
+def _read_plan(path: Path) -> Plan:
+    return build(Plan, read_json(path, _LOST), str(path))
+
+
+def _experiments(evaluations: Sequence[Path]) -> list[Path]:
+    """The folders of the experiments that evaluations belong to: each lies in one of a run, of a group."""
+    return sorted({folder.absolute().parents[2] for folder in evaluations if len(folder.absolute().parents) > 2})
+
+
+def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the runs of an experiment into its folder: each `run` and `variant`, by its folder below.
+
+    An earlier run stays as long as its folder does: taken out of the configuration, it would be a result left out.
+
+    Raises:
+        UserError: the file that is there is damaged.
+    """
+    path = experiment / RUNS
     earlier: Mapping[str, Any] = read_json(path, _CURE)["runs"] if path.exists() else {}
     kept = {folder: run for folder, run in earlier.items() if (experiment / folder).exists()}
     if earlier != (planned := {**kept, **runs}):  # the tasks of an array all write it
@@ -51,14 +130,14 @@ def missing_runs(evaluations: Sequence[Path]) -> list[Missing]:
     """The planned runs of these evaluations' experiments of which no evaluation is among them.
 
     Raises:
-        UserError: a plan is damaged.
+        UserError: the file of an experiment's runs is damaged.
     """
     here = {folder.absolute() for folder in evaluations}
-    experiments = {folder.parents[2] for folder in here if len(folder.parents) > 2}  # of group and run
     return [
         Missing(run["run"], run["variant"])
-        for experiment in sorted(one for one in experiments if (one / PLAN).exists())
-        for folder, run in read_json(experiment / PLAN, _CURE)["runs"].items()
+        for experiment in _experiments(evaluations)
+        if (experiment / RUNS).exists()
+        for folder, run in read_json(experiment / RUNS, _CURE)["runs"].items()
         if experiment / folder / EVALUATION not in here
     ]
 

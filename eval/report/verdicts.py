@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
     model; `runs`, `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a
     limit cut; `losses`: of each side, the mean validation loss where it is known; `moved`: examples by their failure class with the
     baseline (rows) and with the treatment, empty of right ones; `remarks`: on the sides, as lines; `refused`: why there is no word but
-    inconclusive."""
+    inconclusive; `unplanned`: how it departs from its experiment's plan."""
 
     comparison: Comparison
     found: Difference
@@ -61,6 +61,7 @@ class Verdict(NamedTuple):
     moved: pd.DataFrame = pd.DataFrame()
     remarks: tuple[str, ...] = ()
     refused: str = ""
+    unplanned: str = ""
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -44,7 +44,7 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     aim = "" if item.comparison.failure == "any" else f" (meant for {item.comparison.failure})"
     sides = f"{_mean(item.treatment)} against {_mean(item.baseline)} {METRICS[item.comparison.metric][0]}{aim}"
     refused = f"not judged: {item.refused}" if item.refused else ""
-    parts = [sides, difference_of(item) + known, scope(item), like_these(item), refused]
+    parts = [sides, difference_of(item) + known, scope(item), like_these(item), refused, item.unplanned]
     return item.word, f"{item.comparison.mitigation}: {', '.join(filter(None, parts))}."
 
 
@@ -97,7 +97,9 @@ def like_these(item: Verdict) -> str:
     if not item.found.repeated or item.word in (None, VerdictWord.INCONCLUSIVE) or bounded:
         return ""
     count = min(seeds for seeds in item.found.seeds if seeds > 1)
-    return f"in trainings like these (up to {100 * most_failing(0, count):.0f} % of all may do what none of {count} did)"
+    return (
+        f"in trainings like these (up to {100 * most_failing(0, count):.0f} % of all may do what none of {count} did)"
+    )
 
 
 def drawn(item: Verdict) -> str:
@@ -142,8 +144,8 @@ def verdict_row(item: Verdict) -> list[str]:
 
 
 def verdict_cell(item: Verdict) -> str:
-    """The word, and in small print the runs that it speaks of, what no seed has shown, the word of these runs where nothing is said of
-    their recipes, a floor or a ceiling of both sides, and whether their budgets differ."""
+    """The word, and in small print the runs that it speaks of, what no seed has shown, what was not planned, the word of these runs
+    where nothing is said of their recipes, a floor or a ceiling of both sides, and whether their budgets differ."""
     of_runs = both = ""
     undecided = item.word is VerdictWord.INCONCLUSIVE and item.found.repeated
     if undecided and item.of_runs is not VerdictWord.INCONCLUSIVE:
@@ -155,7 +157,7 @@ def verdict_cell(item: Verdict) -> str:
         known = [loss for loss in item.losses if not math.isnan(loss)]
         both += f"; validation loss {known[1]:.2g} against {known[0]:.2g}" if len(known) == 2 else ""
     unequal = "budgets differ: see Evidence" if any(one.startswith("unequal") for one in item.remarks) else ""
-    return _lines(str(item.word).capitalize(), scope(item), like_these(item), of_runs, both, unequal)
+    return _lines(str(item.word).capitalize(), scope(item), like_these(item), item.unplanned, of_runs, both, unequal)
 
 
 def side_cell(item: Verdict, place: int) -> str:

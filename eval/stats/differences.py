@@ -16,17 +16,14 @@ SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
 """From so many seeds a side, and from so many runs that are on both sides, a test of rates can reach 5 %."""
 
 
-DRAWN_IN = 0.5
-"""The part of the interval over programs by which seeds' rates are drawn together before they are tested."""
-
-
 class SeedRates(NamedTuple):
     """Right answers of each seed of the baseline and of the treatment, for an exact test: by permutation, or by sign where they are
     `matched`, each run being on both sides or one side a single model that does not vary.
 
     The test takes programs as given. So that it holds for other programs too, the difference is first drawn towards 0 by `drawn_in`
-    right answers: `DRAWN_IN` of the interval that programs alone, without their share in the seeds' spread, would give it. How far
-    seeds lie apart plays no part in it, since one run that fails would leave programs out of account.
+    right answers, what these add to an interval of seeds alone: q (sqrt(S + V) - sqrt(S)), where V is the variance over programs, S
+    that over seeds and q Student's quantile. S is taken as small as it can be, as the noise of single answers (V / 2 at least; below
+    that the interval over programs alone decides): one run that fails would enlarge it and leave programs out of account.
     """
 
     before: Counts
@@ -137,9 +134,11 @@ def _seed_rates(before: Floats, after: Floats, of: Codes, runs: Spread, same_run
         return None
     each = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
     ((error, degrees),) = runs.parts
-    programs = max(error**2 - sum(shared(side, of) for side in each), 0.0)
-    drawn_in = min(DRAWN_IN * quantile(LEVEL, degrees) * math.sqrt(programs), 2.0)
-    return SeedRates(counts[0], counts[1], matched, math.floor(drawn_in * before.shape[1]))
+    noise = sum(shared(side, of) for side in each)
+    programs = max(error**2 - noise, 0.0)
+    seeds = max(noise, programs / 2)
+    drawn_in = quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
+    return SeedRates(counts[0], counts[1], matched, math.floor(min(drawn_in, 2.0) * before.shape[1]))
 
 
 def _recipes(before: Floats, after: Floats, of: Codes, same_runs: bool) -> Spread:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.fairness import same_weights, unequal
-from remedy.eval.report.page import compose
-from remedy.eval.report.planned import write_plan
+from remedy.eval.report.page import compose, report
+from remedy.eval.report.planned import Plan, write_plan, write_runs
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import evidence_row
 from remedy.eval.stats import VerdictWord
-from remedy.settings import UserError
+from remedy.settings import UserError, build
 from tests.eval.made_records import made, write_evaluation
 from tests.eval.report.test_runs import TRAINING
 
@@ -105,7 +106,7 @@ def experiment(folder: Path) -> Path:
             rows = made([right] * 100, run=run, labels=LABELS)
             write_evaluation(folder / "group" / run / "evaluation", rows, variant=variant)
     runs = sorted(path.parent for path in folder.glob("group/*/evaluation"))
-    write_plan(folder, {f"group/{run.name}": {"run": run.name, "variant": run.name[0]} for run in runs})
+    write_runs(folder, {f"group/{run.name}": {"run": run.name, "variant": run.name[0]} for run in runs})
     return folder
 
 
@@ -130,6 +131,46 @@ def test_nothing_is_judged_of_a_recipe_until_all_of_its_planned_runs_are_there(t
     judged = compose([folder], partial=True)
     assert judged.remarks[0] == "Missing: b,seed=1; recipes are judged without it (--partial)."
     assert not judged.verdicts[0].refused
+
+
+def test_what_departs_from_the_plan_is_said_at_the_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = experiment(tmp_path / "<i>")
+    sides = {"baseline": {"run": "a", "where": LABELS}, "treatment": {"run": "b", "where": LABELS}}
+    planned = [{"mitigation": "m", **sides, "primary": True}, {"mitigation": "n", **sides, "metric": "state"}]
+    plan = {"time": "2026-01-01 10:00", "comparisons": planned, "seeds": {f"{name},seed=0": 0 for name in "ab"}}
+    first, second = (Comparison.model_validate(one) for one in planned)
+
+    def departs(*comparisons: Comparison) -> str:
+        return compose([folder], comparisons).verdicts[0].unplanned
+
+    assert departs(first) == ""
+    for seed in range(3):
+        plan["seeds"] |= {f"{name},seed={seed}": seed for name in "ab"}  # type: ignore[operator]
+    write_plan(folder, build(Plan, plan))
+    written = (folder / "plan.json").read_bytes()
+    assert departs(first.model_copy(update={"mitigation": "another name"}), second) == ""
+    said = "not as planned on 2026-01-01 10:00: "
+    assert departs(first) == f"{said}1 of the planned comparisons left out"
+    other = first.model_copy(update={"solved_at": 0.5, "primary": False})
+    assert departs(other, second) == f"{said}solved_at 0.5, planned 0.95, primary False, planned True"
+    back = first.model_copy(update={"baseline": first.treatment, "treatment": first.baseline, "primary": False})
+    assert departs(back, first, second) == f"{said}this comparison was not planned"
+    # Another plan changes nothing in the one that is there.
+    write_plan(folder, build(Plan, {**plan, "seeds": {"a,seed=0": 0}}))
+    assert (folder / "plan.json").read_bytes() == written
+    assert "other comparisons or seeds were planned on 2026-01-01 10:00; it stays" in caplog.text
+    (folder / "plan.json").unlink()
+    write_plan(
+        folder, build(Plan, {**plan, "seeds": {f"{name},seed={seed}": seed for name in "ab" for seed in (0, 1)}})
+    )
+    page = report([folder], tmp_path / "report", (first, second))
+    more = f"{said}2 more runs: a,seed=2; b,seed=2"
+    assert all(more in (page.parent / name).read_text() for name in ("report.html", "report.md", "report.json"))
+    assert more in (page.parent / "verdicts.csv").read_text()
+    assert f"m: {more}" in caplog.text
+    (folder / "plan.json").write_text("{}")
+    with pytest.raises(UserError, match=r"plan.json: is damaged .*: put it back as it was before the runs"):
+        compose([folder], [first])
 
 
 CHOSEN = {"chosen": {"train.learning_rate": 0.004}}

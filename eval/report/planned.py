@@ -1,4 +1,4 @@
-"""Files of an experiment that reports read: its runs, what it set out to compare, and the trials behind its settings."""
+"""Files of an experiment that reports read: its runs, its plan, and the trials behind its settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def named(names: Sequence[str]) -> str:
 
 
 class Plan(Settings):
-    """What an experiment set out to compare, written before its runs."""
+    """The comparisons and seeds that an experiment set out with, written before its runs."""
 
     time: str
     """When it was written, in UTC."""
@@ -88,7 +88,7 @@ def write_plan(experiment: Path, plan: Plan) -> None:
 
 
 def read_plan(evaluations: Sequence[Path]) -> Plan | None:
-    """What the experiments of these evaluations set out to compare, together; None if none has a plan.
+    """Return the plan of these evaluations' experiments, several as one; None if there is none.
 
     Raises:
         UserError: a plan is damaged.

@@ -92,14 +92,18 @@ def scope(item: Verdict) -> str:
 
 
 def like_these(item: Verdict) -> str:
-    """The part of a word on recipes that says what no seed has shown; empty where nothing is decided, or the share is bounded by it."""
-    bounded = item.word is VerdictWord.AS_GOOD and item.evidence.asked == "solved"
-    if not item.found.repeated or item.word in (None, VerdictWord.INCONCLUSIVE) or bounded:
+    """The part of a word on recipes that no seed has shown; empty where nothing is decided, or the word bounds it itself."""
+    good = item.word is VerdictWord.AS_GOOD
+    if (
+        not item.found.repeated
+        or item.word in (None, VerdictWord.INCONCLUSIVE)
+        or (good and item.evidence.asked == "solved")
+    ):
         return ""
+    loses = f"loses less than {100 * item.comparison.margin:g} points " if good else ""
     count = min(seeds for seeds in item.found.seeds if seeds > 1)
-    return (
-        f"in trainings like these (up to {100 * most_failing(0, count):.0f} % of all may do what none of {count} did)"
-    )
+    share = f"up to {100 * most_failing(0, count):.0f} % of all may do what none of {count} did"
+    return f"{loses}in trainings like these ({share})"
 
 
 def drawn(item: Verdict) -> str:

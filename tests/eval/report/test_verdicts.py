@@ -79,6 +79,22 @@ def test_more_than_a_guess_is_no_failure_that_is_gone() -> None:
     assert evidence(found)["p"] == "0.002\nthe seeds' rates"
 
 
+def test_as_good_as_a_guess_is_no_word() -> None:
+    right = [True] * 40 + [False] * 60
+    for chance, word in ((0.4, VerdictWord.INCONCLUSIVE), (0.1, VerdictWord.AS_GOOD)):
+        names = [(name, seed) for name in "ab" for seed in range(5)]
+        parts = [
+            made(right, run=f"{name}-{seed}", chance=chance, true_answer=[*map(str, range(100))])
+            for name, seed in names
+        ]
+        _, records = together(*parts, variants={f"{name}-{seed}": name for name, seed in names})
+        found = decided(records, "a", "b", margin=0.05)
+        assert found.word is word
+    assert verdict_cell(found).splitlines()[2] == (
+        "loses less than 5 points in trainings like these (up to 45 % of all may do what none of 5 did)"
+    )
+
+
 def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     """Harm has a word, and it is of the recipe: the model that was not trained would be the same beside other seeds."""
     knows = [True] * 90 + [False] * 10

@@ -57,16 +57,25 @@ def print_plan(
     _print_comparisons(config, variants, asked, rate, spread, console)
 
 
-def compared(config: ExperimentConfig, jobs: Sequence[Job]) -> list[Comparison]:
+def comparisons_of(config: ExperimentConfig, jobs: Sequence[Job]) -> Sequence[Comparison]:
     """The comparisons that the report on an experiment will make.
 
     Raises:
         ConfigError: a diagnostic does not fit its data.
     """
-    if config.comparisons:
-        return list(config.comparisons)
-    variants = _by_variant(jobs)
-    return _defaults(config, variants, {name: conditions(mine[0]) for name, mine in variants.items()})
+    planned = [
+        {
+            "run": job.name,
+            "variant": job.variant,
+            "diagnostic": one.diagnostic,
+            "labels": one.labels,
+            "right": one.examples,
+        }
+        for mine in _by_variant(jobs).values()
+        for one in conditions(mine[0])
+        for job in mine
+    ]
+    return config.comparisons or default_comparisons(cast(list[ConditionSummary], planned), config.baselines)
 
 
 def _by_variant(jobs: Sequence[Job]) -> dict[str, list[Job]]:
@@ -121,7 +130,7 @@ def _print_comparisons(
     spread: float,
     console: Console,
 ) -> None:
-    comparisons = config.comparisons or _defaults(config, variants, asked)
+    comparisons = comparisons_of(config, [job for mine in variants.values() for job in mine])
     # Sides that are fed different roles, as far as they say what they are fed, are a diagnosis.
     fed = [{fed_as(str(side.where.get("forcing"))) for side in (one.baseline, one.treatment)} for one in comparisons]
     judged = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]
@@ -154,22 +163,6 @@ def _print_comparisons(
         "runs only; below five, it compares how many trainings solve the task. "
         f"Fixed takes {seeds_for_fixed()} seeds that all solve it."
     )
-
-
-def _defaults(config: ExperimentConfig, variants: Variants, asked: Mapping[str, list[Condition]]) -> list[Comparison]:
-    planned = [
-        {
-            "run": job.name,
-            "variant": variant,
-            "diagnostic": one.diagnostic,
-            "labels": one.labels,
-            "right": one.examples,
-        }
-        for variant, jobs in variants.items()
-        for job in jobs
-        for one in asked[variant]
-    ]
-    return default_comparisons(cast(list[ConditionSummary], planned), config.baselines)
 
 
 def _compared(side: Side, variants: Variants, asked: Mapping[str, list[Condition]]) -> Compared:

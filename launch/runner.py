@@ -8,7 +8,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,12 +16,12 @@ from typing import Any
 import torch
 
 from remedy.eval.records.folder import REQUEST, SUMMARY
-from remedy.eval.report.planned import PLAN, Plan, write_plan, write_runs
+from remedy.eval.report.planned import PLAN, write_plan, write_runs
 from remedy.eval.report.reading import read_evaluations
 from remedy.launch.experiment import SELECTION_FOLDER, ExperimentConfig
 from remedy.launch.job import EVALUATION, begun, folders_of, prepare
 from remedy.launch.jobs import Job, choose, conditions, expand, stacks, trials
-from remedy.launch.plan import compared
+from remedy.launch.plan import comparisons_of
 from remedy.launch.train import given_programs
 from remedy.models.model_manifest import recorded_weights, weights_are_gone
 from remedy.owner import owned
@@ -89,9 +88,7 @@ def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
     list_runs(config, jobs)
     folder = Path(config.output)
     if (folder / PLAN).exists() or not any((job.folder / EVALUATION / REQUEST).exists() for job in jobs):
-        now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")
-        seeds = {job.name: job.train.train.seed for job in jobs}
-        write_plan(folder, Plan(time=now, comparisons=tuple(compared(config, jobs)), seeds=seeds))
+        write_plan(folder, comparisons_of(config, jobs), {job.name: job.train.train.seed for job in jobs})
 
 
 def list_runs(config: ExperimentConfig, jobs: Sequence[Job]) -> None:

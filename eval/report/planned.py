@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, cast
 
 from remedy.checksums import read_json, write_json
 from remedy.eval.report.comparison import Comparison
-from remedy.settings import Settings, build
 
 RUNS, PLAN, SELECTION = "experiment.json", "plan.json", "selection.json"
 EVALUATION = "evaluation"
@@ -38,71 +38,54 @@ def named(names: Sequence[str]) -> str:
     return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-class Plan(Settings):
-    """The comparisons and seeds that an experiment set out with, written before its runs."""
-
-    time: str
-    """When it was written, in UTC."""
-    comparisons: tuple[Comparison, ...]
-    seeds: dict[str, int]
-    """The seed of each run, by the run's name."""
-
-    def departures(self, comparison: Comparison, seeds: Mapping[str, int | None], others: Sequence[Comparison]) -> str:
-        """Say how a comparison departs from what was planned; empty if it does not, or nothing in it was planned. `seeds`: of its runs;
-        `others`: all comparisons of its report."""
-        planned = next((one for one in self.comparisons if _sides(one) == _sides(comparison)), None)
-        if planned is None and not seeds.keys() & self.seeds.keys():
-            return ""
-        found = [] if planned else ["this comparison was not planned"]
-        for name in _CHOSEN if planned else ():
-            mine, theirs = getattr(comparison, name), getattr(planned, name)
-            found += [f"{name} {mine}, planned {theirs}"] if mine != theirs else []
-        if more := [run for run in seeds if run not in self.seeds]:
-            found.append(f"{len(more)} more runs: {named(more)}")
-        if other := [run for run in seeds if run in self.seeds and seeds[run] not in (None, self.seeds[run])]:
-            found.append(f"other seeds: {named([f'{run} {seeds[run]}, planned {self.seeds[run]}' for run in other])}")
-        here = [*map(_sides, others)]
-        if left := sum(_sides(one) not in here for one in self.comparisons):
-            found.append(f"{left} of the planned comparisons left out")
-        return f"not as planned on {self.time}: {', '.join(found)}" if found else ""
-
-
-def _sides(comparison: Comparison) -> tuple[object, ...]:
-    return comparison.baseline, comparison.treatment, comparison.metric
-
-
-def write_plan(experiment: Path, plan: Plan) -> None:
-    """Write down what an experiment compares, before its runs. A plan that is there stays; another one is said to be another.
+def write_plan(experiment: Path, comparisons: Sequence[Comparison], seeds: Mapping[str, int]) -> None:
+    """Write down what an experiment compares, and the seed of each run, before its runs. A plan that is there stays, and another one is
+    said to be another.
 
     Raises:
         UserError: the plan that is there is damaged.
     """
+    plan = {"comparisons": [one.model_dump(mode="json") for one in comparisons], "seeds": {**seeds}}
     if not (path := experiment / PLAN).exists():
-        write_json(path, plan.model_dump(mode="json", exclude_unset=True))
-    elif (earlier := _read_plan(path)) != plan.model_copy(update={"time": earlier.time}):
-        log.warning(
-            "%s: other comparisons or seeds were planned on %s; it stays, and reports say what departs from it",
-            path,
-            earlier.time,
-        )
+        write_json(path, {"time": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), **plan})
+    elif (earlier := read_json(path, _LOST)) != {**earlier, **plan}:
+        log.warning("%s: others were planned on %s, and reports say what departs from them", path, earlier["time"])
 
 
-def read_plan(evaluations: Sequence[Path]) -> Plan | None:
-    """Return the plan of these evaluations' experiments, several as one; None if there is none.
+def read_plans(evaluations: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return the plans of these evaluations' experiments, of those that have one.
 
     Raises:
         UserError: a plan is damaged.
     """
-    plans = [_read_plan(folder / PLAN) for folder in _experiments(evaluations) if (folder / PLAN).exists()]
-    if not plans:
-        return None
-    comparisons = tuple(one for plan in plans for one in plan.comparisons)
-    seeds = {run: seed for plan in plans for run, seed in plan.seeds.items()}
-    return Plan(time=" and ".join(plan.time for plan in plans), comparisons=comparisons, seeds=seeds)
+    return [read_json(one / PLAN, _LOST) for one in _experiments(evaluations) if (one / PLAN).exists()]
 
 
-def _read_plan(path: Path) -> Plan:
-    return build(Plan, read_json(path, _LOST), str(path))
+def departures(
+    plans: Sequence[Mapping[str, Any]],
+    comparison: Comparison,
+    seeds: Mapping[str, int | None],
+    others: Sequence[Comparison],
+) -> str:
+    """Say how a comparison departs from what was planned; empty if it does not, or nothing in it was planned. `seeds`: of its runs;
+    `others`: all comparisons of its report."""
+    mine, *here = (one.model_dump(mode="json") for one in (comparison, *others))
+    planned = [one for plan in plans for one in plan["comparisons"]]
+    known = {run: seed for plan in plans for run, seed in plan["seeds"].items()}
+    same = next((one for one in planned if _sides(one) == _sides(mine)), {})
+    if not same and not seeds.keys() & known.keys():
+        return ""
+    found = [f"{key} {mine[key]}, planned {same[key]}" for key in _CHOSEN if same and mine[key] != same[key]]
+    found += [] if same else ["this comparison was not planned"]
+    if more := [run for run, seed in seeds.items() if run not in known or seed not in (None, known[run])]:
+        found.append(f"{len(more)} runs with seeds that were not planned: {named(more)}")
+    if left := sum(_sides(one) not in map(_sides, here) for one in planned):
+        found.append(f"{left} of the planned comparisons left out")
+    return f"not as planned on {' and '.join(plan['time'] for plan in plans)}: {', '.join(found)}" if found else ""
+
+
+def _sides(comparison: Mapping[str, Any]) -> tuple[object, ...]:
+    return comparison["baseline"], comparison["treatment"], comparison["metric"]
 
 
 def _experiments(evaluations: Sequence[Path]) -> list[Path]:

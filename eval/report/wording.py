@@ -225,7 +225,7 @@ def bounds(item: Verdict) -> str:
         case VerdictWord.INCONCLUSIVE if item.refused:
             return f"not judged: {item.refused}"
         case VerdictWord.INCONCLUSIVE:
-            matched = found.same_runs or min(found.seeds) == 1 < max(found.seeds)
+            matched = found.matched and max(found.seeds) > 1
             seen = decidable(about.asks, item.baseline.solved_at, found.seeds, matched, found.clusters, item.level)
             return f"could show {seen}" + ("" if seen.startswith("nothing") or "power" in seen else " (power 80 %)")
         case VerdictWord.AS_GOOD:

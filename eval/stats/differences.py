@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, quantile
+from remedy.eval.stats.clusters import LEVEL, Floats, codes, quantile
 from remedy.eval.stats.exact import Counts, Test, permutation, sign_flips
 from remedy.eval.stats.seeds import Spread, adjusted, between_and_among, shared
 
@@ -16,28 +16,10 @@ SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
 """From so many seeds a side, and from so many runs that are on both sides, a test of rates can reach 5 %."""
 
 
-class SeedRates(NamedTuple):
-    """Right answers of each seed of the baseline and of the treatment, for an exact test: by permutation, or by sign where they are
-    `matched`, each run being on both sides or one side a single model that does not vary.
-
-    The test takes programs as given. So that it holds for other programs too, the difference is first drawn towards 0 by `drawn_in`
-    right answers, what these add to an interval of seeds alone: q (sqrt(S + V) - sqrt(S)), where V is the variance over programs, S
-    that over seeds and q Student's quantile. S is taken as small as it can be, as the noise of single answers (V / 2 at least; below
-    that the interval over programs alone decides): one run that fails would enlarge it and leave programs out of account.
-    """
-
-    before: Counts
-    after: Counts
-    matched: bool
-    drawn_in: int
-
-    def test(self, less: int = 0) -> Test:
-        """Test if the treatment's rates are the baseline's less so many right answers."""
-        up, down = (
-            sign_flips(self.after + move - self.before) if self.matched else permutation(self.before, self.after + move)
-            for move in (less - self.drawn_in, less + self.drawn_in)
-        )
-        return Test(up.up, down.down)
+def too_few(seeds: tuple[int, int], matched: bool) -> bool:
+    """Say if so many seeds, of the baseline and of the treatment, are too few for a test of rates, by choice: four a side could reach
+    3 %. `matched`: each run has one on the other side."""
+    return max(seeds) < RUNS_ON_BOTH if matched else min(seeds) < SEEDS_A_SIDE
 
 
 class Difference(NamedTuple):
@@ -48,7 +30,8 @@ class Difference(NamedTuple):
     whether each run is on both sides. `gained`, `lost`: programs wrong in the baseline and right in the treatment, and the reverse;
     with several seeds, the mean over pairs of runs.
     `recipes`: the spread over seeds and programs, None if it is not `repeated`; `runs`: that of these runs over programs alone, whose
-    centre is drawn towards 0. `rates`: what is tested of the seeds' rates, None where there are too few.
+    centre is drawn towards 0. `right`: right answers of each seed of the baseline and of the treatment; `drawn_in`: so many of them is
+    the difference drawn towards 0 before it is tested.
     """
 
     examples: int
@@ -62,11 +45,27 @@ class Difference(NamedTuple):
     lost: float
     recipes: Spread | None
     runs: Spread
-    rates: SeedRates | None
+    right: tuple[Counts, Counts]
+    drawn_in: int
 
     @property
     def difference(self) -> float:
         return self.treatment - self.baseline
+
+    @property
+    def matched(self) -> bool:
+        """Say if each run has one on the other side: itself, or a single model."""
+        return self.same_runs or min(self.seeds) == 1
+
+    def test(self, less: int = 0) -> Test:
+        """Test exactly if the treatment's rates are the baseline's less so many right answers: by permutation of seeds, or by sign of
+        those that are matched."""
+        before, after = self.right
+        up, down = (
+            sign_flips(after + move - before) if self.matched else permutation(before, after + move)
+            for move in (less - self.drawn_in, less + self.drawn_in)
+        )
+        return Test(up.up, down.down)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Ends of the interval of 1 - `level`, cut to [-1, 1]: over seeds and programs of recipes, over programs of runs."""
@@ -111,6 +110,9 @@ def compare(
     centre, variance = adjusted(changes, of)
     runs = Spread(centre, ((math.sqrt(variance), int(of.max()) or 1e-9),))
     gained, lost = _moved(before, after, same_runs)
+    vary = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
+    noise = sum(shared(side, of) for side in vary)
+    first, second = (side.sum(axis=1).round().astype(np.int64) for side in (before, after))
     return Difference(
         before.shape[1],
         int(of.max()) + 1,
@@ -121,34 +123,24 @@ def compare(
         float(after.mean()),
         gained,
         lost,
-        _recipes(before, after, of, same_runs) if repeated else None,
+        between_and_among([side.mean(axis=1) for side in vary], changes, of, noise) if repeated else None,
         runs,
-        _seed_rates(before, after, of, runs, same_runs) if repeated else None,
+        (first, second),
+        math.floor(min(_drawn_in(runs, noise), 2.0) * before.shape[1]),
     )
 
 
-def _seed_rates(before: Floats, after: Floats, of: Codes, runs: Spread, same_runs: bool) -> SeedRates | None:
-    counts = [side.sum(axis=1).round().astype(np.int64) for side in (before, after)]
-    matched = same_runs or min(map(len, counts)) == 1
-    if max(map(len, counts)) < RUNS_ON_BOTH if matched else min(map(len, counts)) < SEEDS_A_SIDE:
-        return None
-    each = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
+def _drawn_in(runs: Spread, noise: float) -> float:
+    """By how much a difference is drawn towards 0, so that a test of seeds, which takes programs as given, holds for others too.
+
+    It is what programs add to an interval of seeds alone: q (sqrt(S + V) - sqrt(S)), where V is the variance over programs, S that over
+    seeds and q Student's quantile. S is taken as small as it can be, as the noise of single answers (V / 2 at least; below that the
+    interval of `runs` decides): one run that fails would enlarge it and leave programs out of account.
+    """
     ((error, degrees),) = runs.parts
-    noise = sum(shared(side, of) for side in each)
     programs = max(error**2 - noise, 0.0)
     seeds = max(noise, programs / 2)
-    drawn_in = quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
-    return SeedRates(counts[0], counts[1], matched, math.floor(min(drawn_in, 2.0) * before.shape[1]))
-
-
-def _recipes(before: Floats, after: Floats, of: Codes, same_runs: bool) -> Spread:
-    changes = after.mean(axis=0) - before.mean(axis=0)
-    if same_runs:
-        each = after - before
-        return between_and_among([each.mean(axis=1)], changes, of, shared(each, of))
-    vary = [side for side in (before, after) if len(side) > 1]
-    interaction = sum(shared(side, of) for side in vary)
-    return between_and_among([side.mean(axis=1) for side in vary], changes, of, interaction)
+    return quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
 
 
 def _ends(spread: Spread, level: float) -> tuple[float, float]:

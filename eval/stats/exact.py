@@ -52,14 +52,6 @@ def boschloo(solved: int, trainings: int, solved_after: int, trainings_after: in
     return Test(min(up, 1.0), min(down, 1.0))
 
 
-def mcnemar(gained: int, lost: int) -> Test:
-    """The same where each training is on both sides: of those that solve the task on one side alone, how many do so in the
-    treatment (McNemar's exact test)."""
-    from scipy import stats  # takes a second to import
-
-    return Test(*(float(stats.binom.sf(one - 1, gained + lost, 0.5)) for one in (gained, lost)))
-
-
 def permutation(before: Counts, after: Counts) -> Test:
     """Test if two recipes' trainings have one mean: exchange k trainings of the smaller side, at random, for as large a share of the
     other's, and count how often the difference is as high, and as low, as it is. `before`, `after`: right answers of each training,
@@ -70,36 +62,29 @@ def permutation(before: Counts, after: Counts) -> Test:
     numbers (Romano, "On the behavior of randomization tests without a group invariance assumption", JASA 85, 1990). A better training
     of the treatment raises no count of the first kind, since it stands on one side of each exchange or on neither.
     """
-    few = min(len(before), len(after))
-    ways = [_sums(side - min(before.min(), after.min())) for side in (before, after)]
-    up = down = 0.0
+    return Test(_as_high(before, after), _as_high(after, before))
+
+
+def _as_high(before: Counts, after: Counts) -> float:
+    few, least = min(len(before), len(after)), min(before.min(), after.min())
+    ways, shares = [_sums(side - least) for side in (before, after)], []
     for k in range(few + 1):
-        chosen = [round(k * len(side) / few) for side in (before, after)]
-        first, second = (counts[size] for counts, size in zip(ways, chosen))
-        # Means of the chosen are compared: `below[s]` of the baseline's choices have at most the mean of a sum s of the treatment's.
-        at = np.arange(len(second)) * max(chosen[0], 1)
-        below = np.concatenate([[0.0], np.cumsum(first)])
-        least = np.minimum(-(-at // max(chosen[1], 1)), len(first))
-        most = np.minimum(at // max(chosen[1], 1) + 1, len(first))
-        weight = math.comb(few, k) ** 2 / math.comb(2 * few, few)
-        up += weight * float(second @ (1 - below[least]))
-        down += weight * float(second @ below[most])
-    return Test(
-        round(up, 12), round(down, 12)
-    )  # equal ones to be equal whatever the order of sums: Holm's ranks hang on it
+        sizes = [round(k * len(side) / few) for side in (before, after)]
+        first, second = (sums[size] for sums, size in zip(ways, sizes))
+        # The share of the baseline's choices whose mean is as high as one of the treatment's with the sum s.
+        least_sums = -(-np.arange(len(second)) * sizes[0] // max(sizes[1], 1))
+        above = np.append(first[::-1].cumsum()[::-1], 0.0)[least_sums.clip(max=len(first))]
+        shares.append(math.comb(few, k) ** 2 / math.comb(2 * few, few) * float(second @ above))
+    return round(sum(shares), 12)  # equal ones to be equal whatever the order of sums: Holm's ranks hang on it
 
 
 def _sums(counts: Counts) -> npt.NDArray[np.float64]:
     """The distribution of the sum of k of these counts, drawn without replacement: a row for each k, of its probabilities."""
-    found = np.zeros((len(counts) + 1, int(counts.sum()) + 1))
-    found[0, 0] = 1
-    for drawn, count in enumerate(counts):
-        # Of `drawn + 1` counts the newest is among k of them with probability k / (drawn + 1).
-        shares = np.arange(drawn + 2)[:, None] / (drawn + 1)
-        new = (1 - shares) * found[: drawn + 2]
-        new[1:, count:] += shares[1:] * found[: drawn + 1, : found.shape[1] - count]
-        found[: drawn + 2] = new
-    return found
+    ways = np.zeros((len(counts) + 1, int(counts.sum()) + 1))
+    ways[0, 0] = 1
+    for count in counts:
+        ways[1:, count:] += ways[:-1, : ways.shape[1] - count].copy()
+    return np.asarray(ways / ways.sum(axis=1, keepdims=True))
 
 
 def sign_flips(changes: Counts) -> Test:

@@ -10,13 +10,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL
-from remedy.eval.stats.differences import Difference
+from remedy.eval.stats.differences import Difference, too_few
 from remedy.eval.stats.exact import (
     Counts,
     Test,
     boschloo,
     clopper_pearson,
-    mcnemar,
     most_failing,
     permutation,
     sign_flips,
@@ -70,25 +69,19 @@ def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Ques
     if not found.repeated:
         return Evidence(None, *found.runs.p_values(), None)
     solved = _solved(found, baseline, treatment)
-    asked: Question = asks or ("solved" if found.rates is None else "rates")
-    if asked == "rates" and found.rates is None:
+    few = too_few(found.seeds, found.matched)
+    asked: Question = asks or ("solved" if few else "rates")
+    if asked == "rates" and few:
         raise ValueError("too few seeds for a test of rates")
-    test = found.rates.test() if asked == "rates" and found.rates is not None else solved
+    test = found.test() if asked == "rates" else solved
     up, down = map(max, (2 * test.up, 2 * test.down), found.runs.p_values())
     return Evidence(asked, up, down, solved)
 
 
 def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:
-    if _matched(found):
-        count = max(found.seeds)  # a model as it is stands beside every run of the other side
-        both = list(zip(*(side.solves * (count // len(side.solves)) for side in (baseline, treatment))))
-        return mcnemar(both.count((False, True)), both.count((True, False)))
+    if found.matched:  # McNemar's exact test; a model as it is stands beside every run of the other side
+        return sign_flips(np.subtract(treatment.solves, baseline.solves, dtype=np.int64))
     return boschloo(baseline.solved, found.seeds[0], treatment.solved, found.seeds[1])
-
-
-def _matched(found: Difference) -> bool:
-    """Say if each run has one on the other side: itself, or a model as it is."""
-    return found.same_runs or min(found.seeds) == 1
 
 
 def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -> float:
@@ -132,7 +125,7 @@ def word(
     if evidence.asked == "solved":
         as_good = _solves_as_well(baseline, treatment, level, margin, loses)
     else:  # of a rate below the margin no one could lose it
-        as_good = found.baseline > margin and found.rates is not None and found.rates.test(loses).up < level
+        as_good = found.baseline > margin and found.test(loses).up < level
     as_good = as_good and found.interval_of_runs(2 * level)[0] > -margin
     return VerdictWord.AS_GOOD if as_good else VerdictWord.INCONCLUSIVE
 

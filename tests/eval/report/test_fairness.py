@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from remedy.checksums import read_json
 from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.fairness import same_weights, unequal
 from remedy.eval.report.page import compose, report
-from remedy.eval.report.planned import Plan, write_plan, write_runs
+from remedy.eval.report.planned import write_plan, write_runs
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import evidence_row
 from remedy.eval.stats import VerdictWord
-from remedy.settings import UserError, build
+from remedy.settings import UserError
 from tests.eval.made_records import made, write_evaluation
 from tests.eval.report.test_runs import TRAINING
 
@@ -134,41 +135,38 @@ def test_nothing_is_judged_of_a_recipe_until_all_of_its_planned_runs_are_there(t
 
 
 def test_what_departs_from_the_plan_is_said_at_the_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = experiment(tmp_path / "<i>")
+    folder, plan = experiment(tmp_path / "<i>"), tmp_path / "<i>" / "plan.json"
     sides = {"baseline": {"run": "a", "where": LABELS}, "treatment": {"run": "b", "where": LABELS}}
-    planned = [{"mitigation": "m", **sides, "primary": True}, {"mitigation": "n", **sides, "metric": "state"}]
-    plan = {"time": "2026-01-01 10:00", "comparisons": planned, "seeds": {f"{name},seed=0": 0 for name in "ab"}}
-    first, second = (Comparison.model_validate(one) for one in planned)
+    of_states = {"mitigation": "n", **sides, "metric": "state", "margin": 0.05}
+    first = Comparison.model_validate({"mitigation": "m", **sides, "primary": True})
+    second = Comparison.model_validate(of_states)
 
     def departs(*comparisons: Comparison) -> str:
-        return compose([folder], comparisons).verdicts[0].unplanned
+        return compose([folder], comparisons).verdicts[0].unplanned.partition(" UTC: ")[2]
+
+    def planned(seeds: int) -> None:
+        write_plan(folder, (first, second), {f"{name},seed={seed}": seed for name in "ab" for seed in range(seeds)})
 
     assert departs(first) == ""
-    for seed in range(3):
-        plan["seeds"] |= {f"{name},seed={seed}": seed for name in "ab"}  # type: ignore[operator]
-    write_plan(folder, build(Plan, plan))
-    written = (folder / "plan.json").read_bytes()
+    planned(3)
+    written = plan.read_bytes()
     assert departs(first.model_copy(update={"mitigation": "another name"}), second) == ""
-    said = "not as planned on 2026-01-01 10:00: "
-    assert departs(first) == f"{said}1 of the planned comparisons left out"
+    assert departs(first) == "1 of the planned comparisons left out"
     other = first.model_copy(update={"solved_at": 0.5, "primary": False})
-    assert departs(other, second) == f"{said}solved_at 0.5, planned 0.95, primary False, planned True"
+    assert departs(other, second) == "solved_at 0.5, planned 0.95, primary False, planned True"
     back = first.model_copy(update={"baseline": first.treatment, "treatment": first.baseline, "primary": False})
-    assert departs(back, first, second) == f"{said}this comparison was not planned"
-    # Another plan changes nothing in the one that is there.
-    write_plan(folder, build(Plan, {**plan, "seeds": {"a,seed=0": 0}}))
-    assert (folder / "plan.json").read_bytes() == written
-    assert "other comparisons or seeds were planned on 2026-01-01 10:00; it stays" in caplog.text
-    (folder / "plan.json").unlink()
-    write_plan(
-        folder, build(Plan, {**plan, "seeds": {f"{name},seed={seed}": seed for name in "ab" for seed in (0, 1)}})
-    )
+    assert departs(back, first, second) == "this comparison was not planned"
+    planned(2)
+    assert plan.read_bytes() == written
+    assert "plan.json: others were planned on 20" in caplog.text
+    plan.unlink()
+    planned(2)
     page = report([folder], tmp_path / "report", (first, second))
-    more = f"{said}2 more runs: a,seed=2; b,seed=2"
-    assert all(more in (page.parent / name).read_text() for name in ("report.html", "report.md", "report.json"))
-    assert more in (page.parent / "verdicts.csv").read_text()
-    assert f"m: {more}" in caplog.text
-    (folder / "plan.json").write_text("{}")
+    more = "UTC: 2 runs with seeds that were not planned: a,seed=2; b,seed=2"
+    names = ("report.html", "report.md", "report.json", "verdicts.csv")
+    assert all(more in (page.parent / name).read_text() for name in names)
+    assert f"m: not as planned on {read_json(plan, '')['time'][:-3]}{more}" in caplog.text
+    plan.write_text("{}")
     with pytest.raises(UserError, match=r"plan.json: is damaged .*: put it back as it was before the runs"):
         compose([folder], [first])
 

@@ -26,7 +26,7 @@ from remedy.eval.stats import (
     word,
     word_of_runs,
 )
-from remedy.eval.stats.exact import mcnemar, most_failing, permutation, sign_flips
+from remedy.eval.stats.exact import most_failing, permutation, sign_flips
 
 
 def runs(*rates: float, programs: int = 200) -> np.ndarray:
@@ -190,7 +190,6 @@ def test_exact_p_values_of_examples_by_hand() -> None:
     assert boschloo(3, 3, 3, 3).p_value == boschloo(0, 3, 0, 3).p_value == 1
     assert permutation(np.arange(5), np.arange(5, 10)).p_value == pytest.approx(2 / math.comb(10, 5))
     assert sign_flips(np.arange(1, 7)).p_value == pytest.approx(2 / 2**6)
-    assert mcnemar(6, 0) == (pytest.approx(1 / 2**6), 1)
     # The least bounds of the share that fails: 0.9^29 and 0.95^59 are the first powers below 5 %.
     assert most_failing(0, 29) < 0.1 < most_failing(0, 28)
     assert most_failing(0, 59) < 0.05 < most_failing(0, 58)

@@ -72,7 +72,7 @@ def departures(
     mine, *here = (one.model_dump(mode="json") for one in (comparison, *others))
     planned = [one for plan in plans for one in plan["comparisons"]]
     known = {run: seed for plan in plans for run, seed in plan["seeds"].items()}
-    same = next((one for one in planned if _sides(one) == _sides(mine)), {})
+    same: Mapping[str, Any] = next((one for one in planned if _sides(one) == _sides(mine)), {})
     if not same and not seeds.keys() & known.keys():
         return ""
     found = [f"{key} {mine[key]}, planned {same[key]}" for key in _CHOSEN if same and mine[key] != same[key]]

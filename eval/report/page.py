@@ -26,7 +26,7 @@ from remedy.eval.report.runs import losses, run_sections
 from remedy.eval.report.verdicts import decide
 from remedy.eval.report.wording import diagnosis_rows
 from remedy.eval.tables.sections import Section
-from remedy.messages import escaped, suggest
+from remedy.messages import suggest
 from remedy.owner import owned
 from remedy.settings import UserError
 
@@ -57,7 +57,7 @@ def report(
     found = compose(directories, comparisons, baselines, partial)
     for item in found.verdicts:
         if item.unplanned:
-            log.warning("%s", escaped(f"{item.comparison.mitigation}: {item.unplanned}"))
+            log.warning("%s: %s", item.comparison.mitigation, item.unplanned)
     with owned(output):
         pages = record_sections(find(directories).evaluations, found.records, output)
         return write_pages(found._replace(sections=[*found.sections, *pages]), output, title)

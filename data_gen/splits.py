@@ -24,6 +24,8 @@ class Split(NamedTuple):
 SPLITS: Registry[Split] = Registry("split")
 SPLITS.update(train=Split(0, 0, 80), validation=Split(1, 80, 90), test=Split(2, 90, 100))
 
+SEEN = ("train", "validation")
+"""The splits that a training reads."""
 ALL = "all"
 """Every program, whatever split it belongs to: for models that were trained on none of them."""
 _ALL_STREAM = 3

@@ -68,15 +68,16 @@ def evaluate_checkpoint(
     rank: Rank | None = None,
     variant: str = "",
     chosen: Mapping[str, Any] | None = None,
+    own: Mapping[str, Any] | None = None,
 ) -> Path:
     """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path. `rank`, `variant`: as of
-    `evaluate`; `chosen`: settings of the run that were chosen on validation.
+    `evaluate`; `chosen`, `own`: as of `for_checkpoint`.
 
     Raises:
         UserError: the checkpoint cannot be read, does not fit the configuration, or as `evaluate`.
     """
     config.refuse_on((rank or Rank()).process.world_size)
-    subject = for_checkpoint(str(checkpoint), config, chosen)
+    subject = for_checkpoint(str(checkpoint), config, chosen, own)
     conditions_of(config, subject)  # what does not fit the data is said before weights are loaded
     model, tokenizer = load_evaluated(str(checkpoint), config)
     name = name or str(checkpoint)
@@ -306,6 +307,7 @@ def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, 
         "split": condition.split,
         "source": str(example.slices.get("source", "")),
         "functions": str(example.slices.get("functions", "")),
+        "held_out_pairs": int(example.slices.get("held_out_pairs", 0)),
         "outcome": example.outcome,
         "chance": math.nan if guesses.chance is None else guesses.chance,
         "start_right": math.nan if guesses.start is None else float(guesses.start),

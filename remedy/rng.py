@@ -24,6 +24,8 @@ FIRST_LINE = ORDER + 2
 """The stream that the numbers of programs' first lines are drawn from."""
 MARKS = ORDER + 3
 """The stream that marked lines are drawn from."""
+PAIRS = ORDER + 4
+"""The stream that held-out pairs of commands are drawn from."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15

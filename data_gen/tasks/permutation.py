@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from remedy import rng
 from remedy.data_gen.execution.program import Trace
-from remedy.data_gen.splits import in_split, stream_of
+from remedy.data_gen.splits import SEEN, in_split, stream_of
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, vocabulary
 from remedy.data_gen.tasks.permutation_programs import (
     Answer,
@@ -19,8 +19,10 @@ from remedy.data_gen.tasks.permutation_programs import (
     PermutationBatch,
     chance,
     content_hash,
+    count_pairs,
     draw_batch,
     function,
+    held_out_successors,
     move_table,
     session,
 )
@@ -60,6 +62,11 @@ class PermutationTask(Task):
     longer one in training."""
     held_out_lengths: tuple[int, ...] = ()
     """Lengths that the train split never has."""
+    held_out_pairs: int = Field(default=0, ge=0)
+    """Number of ordered pairs of commands that programs of training and validation never have one directly after the other. They are
+    drawn from `data.seed` among those that do not commute. Every state still meets every command."""
+    test_pairs: Literal["with", "without"] | None = None
+    """Test programs that have at least one held-out pair, or none, as in training; null: drawn as if none were held out."""
 
     @model_validator(mode="after")
     def _ordered(self) -> PermutationTask:
@@ -68,6 +75,19 @@ class PermutationTask(Task):
             raise ValueError(
                 f"length must be 0 to {LONGEST}, or [low, high] with 0 <= low <= high <= {LONGEST}; got {shown(self.length)}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _pairs_exist(self) -> PermutationTask:
+        most = len(move_table(self.n, self.moves)) // 2
+        fewest = min(self.length_range()[0], (self.repertoire_range() or (2,))[0])
+        if self.held_out_pairs > most:
+            raise ValueError(
+                f"held_out_pairs must be 0 to {most}, half of the commands of n {self.n} and moves {self.moves}; got "
+                f"{self.held_out_pairs}"
+            )
+        if self.test_pairs == "with" and fewest < 2:
+            raise ValueError(f"test_pairs with needs length and repertoire of at least 2; got {fewest}")
         return self
 
     @model_validator(mode="after")
@@ -102,13 +122,17 @@ class PermutationTask(Task):
         return self.answer != "string"
 
     def without_effect(self, session: bool) -> dict[str, str]:
-        return {"answer": "in a session, which ends with its values"} if session else {}
+        found = {} if self.held_out_pairs else {"test_pairs": "without held_out_pairs"}
+        return found | ({"answer": "in a session, which ends with its values"} if session else {})
 
     def held_out(self) -> dict[tuple[str, Any], str]:
         low, high = self.length_range()
         here = f"programs have {low} commands" if low == high else f"programs have {low} to {high} commands"
         lengths: dict[tuple[str, Any], str]
         lengths = {("held_out_lengths", n): "" if low <= n <= high else here for n in self.held_out_lengths}
+        if self.held_out_pairs:
+            most = min(high, (self.repertoire_range() or (2,))[-1])
+            lengths["held_out_pairs", self.held_out_pairs] = "" if most > 1 else "programs have one command"
         return lengths | ({("split_by", self.split_by): ""} if self.split_by != "program" else {})
 
     def symbols(self) -> list[str]:
@@ -140,7 +164,12 @@ class PermutationTask(Task):
             traced.program if as_session else function(batch, row, self.answer),
             identity=traced.program.code,
             key=key,
-            slices={"n": self.n, "moves": self.moves, "length": int(batch.lengths[row])},
+            slices={
+                "n": self.n,
+                "moves": self.moves,
+                "length": int(batch.lengths[row]),
+                **({} if batch.pairs is None else {"held_out_pairs": int(batch.pairs[row])}),
+            },
             trace=traced if as_session else None,
             answer=None if in_state else ",".join(f"{name}={value.text}" for name, value in final.items()),
             answer_in_state=in_state,
@@ -152,20 +181,29 @@ class PermutationTask(Task):
         count, pending = len(indices), np.arange(len(indices))
         keys, lengths = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         values, moves = np.zeros((count, self.n), np.int64), np.zeros((count, self.length_range()[1]), np.int64)
+        held = held_out_successors(self.n, self.moves, self.held_out_pairs, seed) if self.held_out_pairs else None
+        asked = "without" if split in SEEN else self.test_pairs
         for attempt in range(MAX_ATTEMPTS):
             if not len(pending):
-                return keys, PermutationBatch(self.moves, lengths, values, moves)
+                batch = PermutationBatch(self.moves, lengths, values, moves)
+                return keys, batch if held is None else batch._replace(pairs=count_pairs(batch, held))
             tried = rng.keys(seed, stream_of(split), indices[pending], attempt)
-            drawn = self._draw(tried)
+            drawn = draw_batch(
+                self.moves,
+                self.n,
+                self.length_range(),
+                self.distinct_values,
+                tried,
+                self.repertoire_range(),
+                held if asked else None,
+                asked == "with",
+            )
             found = self._allowed(split, drawn)
             rows = pending[found]
             keys[rows], lengths[rows], values[rows] = tried[found], drawn.lengths[found], drawn.values[found]
             moves[rows, : drawn.moves.shape[1]] = drawn.moves[found]
             pending = pending[~found]
         raise too_few_programs(self, split)
-
-    def _draw(self, keys: rng.U64) -> PermutationBatch:
-        return draw_batch(self.moves, self.n, self.length_range(), self.distinct_values, keys, self.repertoire_range())
 
     def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
         allowed = in_split(content_hash(batch, values=self.split_by == "program"), split)

@@ -94,6 +94,7 @@ def _about(batch: PermutationBatch) -> TextColumns:
         "n": [batch.n] * count,
         "moves": [batch.kind] * count,
         "length": lengths,
+        **({} if batch.pairs is None else {"held_out_pairs": batch.pairs}),
         "frame_count": batch.lengths + 1,
     }
     return TextColumns(programs, answers, slices)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import lru_cache
-from math import comb, factorial
+from math import factorial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +20,8 @@ from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
 
 NAMES = "abcdefgh"
-_LENGTH, _VALUES, _SIZE, _MOVES, _REPERTOIRE = 0, 1, 11, 16, 1 << 20  # first random position of each draw
+# The first random position of each draw.
+_LENGTH, _VALUES, _SIZE, _PAIR, _PLACE, _MOVES, _REPERTOIRE = 0, 1, 11, 12, 13, 16, 1 << 20
 
 PUBLISHED_DOCSTRING = '"""Execute the REPL trace operations."""'
 
@@ -58,13 +59,14 @@ def commands(n: int, kind: Moves) -> list[str]:
 class PermutationBatch(NamedTuple):
     """Programs of one kind of move: `lengths` (B,), starting digits `values` (B, n), commands `moves` (B, T; T the longest).
 
-    A command is its rank in `move_table`.
+    A command is its rank in `move_table`. `pairs` (B,): how many held-out pairs each has, where any are held out.
     """
 
     kind: Moves
     lengths: Ints
     values: Ints
     moves: Ints
+    pairs: Ints | None = None
 
     @property
     def n(self) -> int:
@@ -76,6 +78,33 @@ class PermutationBatch(NamedTuple):
         return PermutationBatch(self.kind, self.lengths[chosen], self.values[chosen], self.moves[chosen, :length])
 
 
+@lru_cache(maxsize=64)
+def held_out_successors(n: int, kind: Moves, count: int, seed: int) -> Ints:
+    """Draw ordered pairs of commands that do not commute; shape (M,): the command that a pair forbids after each, or -1.
+
+    No two pairs share their first or their second command, and `count` is at most half of the commands, so that enough are left. Two
+    swaps that do not commute make a cycle of three, which is no command; a product of full permutations always is one.
+    """
+    table = move_table(n, kind)
+    successors = np.full(len(table), -1, np.int64)
+    attempt = 0
+    while (successors >= 0).sum() < count:
+        key = rng.key(seed, rng.PAIRS, attempt)
+        first, second = (rng.below(rng.bits(key, place), len(table)) for place in range(2))
+        commute = (table[first][table[second]] == table[second][table[first]]).all()
+        if not commute and successors[first] < 0 and second not in successors:
+            successors[first] = second
+        attempt += 1
+    return successors
+
+
+def count_pairs(batch: PermutationBatch, successors: Ints) -> Ints:
+    """Count the held-out pairs in each program; shape (B,)."""
+    inside = np.arange(1, batch.moves.shape[1]) < batch.lengths[:, None]
+    found: Ints = ((successors[batch.moves[:, :-1]] == batch.moves[:, 1:]) & inside).sum(axis=1)
+    return found
+
+
 def draw_batch(
     kind: Moves,
     n: int,
@@ -83,20 +112,53 @@ def draw_batch(
     distinct_values: bool,
     keys: rng.U64,
     repertoire: tuple[int, int] | None = None,
+    successors: Ints | None = None,
+    with_pair: bool = False,
 ) -> PermutationBatch:
-    """The programs of a vector of keys, each a function of its key alone; of all commands, or of a repertoire of some."""
+    """The programs of a vector of keys, each a function of its key alone; of all commands, or of a repertoire of some.
+
+    Commands are independent and uniform. With `successors`, the held-out pairs, the first command is uniform, and every other one is
+    uniform over those of the repertoire that may follow the one before. So no program is drawn again, and lengths and repertoires are
+    as without pairs. A program may start from any values with any command: every state still meets every command. `with_pair`:
+    a program is drawn as without pairs; then a pair takes the place of two commands, uniform over pairs and places. A repertoire
+    has both of its commands.
+    """
     drawn = _between(lengths, keys, _LENGTH)
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
     values = np.argsort(digits, axis=1)[:, :n] if distinct_values else rng.below_array(digits[:, :n], 10)
     positions = np.arange(_MOVES, _MOVES + int(drawn.max(initial=0)))
     bits, every = rng.bits_array(keys, positions), len(move_table(n, kind))
-    if repertoire is None:
-        return PermutationBatch(kind, drawn, values, rng.below_array(bits, every))
-    sizes = _between(repertoire, keys, _SIZE)
-    known = np.argsort(rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + every)), axis=1)
-    return PermutationBatch(
-        kind, drawn, values, np.take_along_axis(known, rng.below_array(bits, sizes[:, None]), axis=1)
-    )
+    rows = np.arange(len(keys))[:, None]
+    sizes, known = np.full(rows.shape, every), np.broadcast_to(np.arange(every), (len(keys), every))
+    pair: Ints | None = None
+    if successors is not None and with_pair:
+        firsts = np.flatnonzero(successors >= 0)
+        first = firsts[_between((0, len(firsts) - 1), keys, _PAIR)]
+        pair = np.stack([first, successors[first]], axis=1)
+    if repertoire is not None:
+        order = rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + every))
+        if pair is not None:
+            order[rows, pair] = 0, 1  # the first two that the program knows
+        sizes, known = _between(repertoire, keys, _SIZE)[:, None], np.argsort(order, axis=1)
+    if successors is not None and pair is None:
+        return PermutationBatch(kind, drawn, values, _without_pairs(bits, sizes[:, 0], known, successors))
+    moves = np.take_along_axis(known, rng.below_array(bits, sizes), axis=1)
+    if pair is not None:
+        place = rng.below_array(rng.bits_array(keys, np.array([_PLACE])), drawn[:, None] - 1)
+        moves[rows, place + np.arange(2)] = pair
+    return PermutationBatch(kind, drawn, values, moves)
+
+
+def _without_pairs(bits: rng.U64, sizes: Ints, known: Ints, successors: Ints) -> Ints:
+    """Commands from the first `sizes` (B,) that each program knows, none after one that forbids it; shape (B, T)."""
+    rows, moves, places = np.arange(len(bits)), np.empty(bits.shape, np.int64), np.argsort(known, axis=1)
+    forbidden = np.full(len(bits), -1)
+    for step in range(bits.shape[1]):
+        place = np.where(forbidden < 0, sizes, places[rows, forbidden])
+        chosen = rng.below_array(bits[:, step], sizes - (place < sizes))
+        moves[:, step] = known[rows, chosen + (chosen >= place)]
+        forbidden = successors[moves[:, step]]
+    return moves
 
 
 def _between(bounds: tuple[int, int], keys: rng.U64, position: int) -> Ints:
@@ -168,17 +230,6 @@ def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -
     main = "return execute_repl_trace()" if answer == "string" else "execute_repl_trace()"
     border = "\n\n" if answer == "string" else ""
     return Program(f"{code}{border}def main():  {MARKER}\n    {main}\n", "permutation function")
-
-
-def sequences(moves: int, length: int, repertoire: int | None = None) -> int:
-    """Count the sequences of so many commands over a table of moves, with at most `repertoire` different ones."""
-    if repertoire is None:
-        return int(moves**length)
-    # Those of exactly k different commands: a choice of k, and inclusion and exclusion over those that do not occur.
-    return sum(
-        comb(moves, k) * sum((1 - 2 * (j % 2)) * comb(k, j) * int((k - j) ** length) for j in range(k + 1))
-        for k in range(min(repertoire, length, moves) + 1)
-    )
 
 
 @lru_cache(maxsize=64)

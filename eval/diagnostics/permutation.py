@@ -9,7 +9,10 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.splits import SEEN
 from remedy.data_gen.tasks import Task
+from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.data_gen.tasks.permutation_programs import move_table
 from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
 from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
 from remedy.eval.records.schema import LabelValue, label
@@ -33,13 +36,20 @@ REPERTOIRE = label(
     asked=True,
 )
 
+PAIRS = label(
+    "test_pairs",
+    "Whether a program has a pair of commands that `task.held_out_pairs` names: training held it out, but of a control.",
+    ("without", "with"),
+    asked=True,
+)
+
 
 @DIAGNOSTICS.register("permutation")
 class PermutationDiagnostic(Diagnostic):
     """Final-state accuracy by horizon and forcing."""
 
     title = "Permutation programs"
-    labels = (LENGTH, HORIZON, REPERTOIRE)
+    labels = (LENGTH, HORIZON, REPERTOIRE, PAIRS)
     axis = "horizon"
 
     kind: Literal["permutation"] = "permutation"
@@ -52,6 +62,9 @@ class PermutationDiagnostic(Diagnostic):
     """Contents of states, one condition each; empty: that of the data configuration."""
     repertoires: tuple[Annotated[int, Field(strict=True)], ...] = ()
     """Numbers of different commands in a program, one condition each, with a label; empty: that of the data configuration."""
+    test_pairs: tuple[Literal["with", "without"], ...] = ()
+    """Programs with at least one of the pairs that training held out (`task.held_out_pairs`), and without, one condition each, with a
+    label; empty: programs drawn as if none were held out. For a control, whose training had all pairs, `set` names their number."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
     """Programs per condition."""
 
@@ -59,19 +72,37 @@ class PermutationDiagnostic(Diagnostic):
         """Lengths by spacing, locals and forcing."""
         if data.task.kind != "permutation":
             raise ConfigError(f"diagnostic permutation: needs data.task.kind permutation, not {data.task.kind}")
+        if self.test_pairs and not getattr(data.task, "held_out_pairs", 0):
+            raise ConfigError(
+                "diagnostic permutation: test_pairs: this training held out none; for a control, set their number "
+                "(`set: {task.held_out_pairs: 1}`)"
+            )
+        if self.test_pairs and split in SEEN:
+            raise ConfigError(
+                f"diagnostic permutation: test_pairs: programs of the {split} split have none: use split test"
+            )
         found = []
-        for spacing, shown, repertoire in itertools.product(
-            self.spacings or (data.reveal.spacing,), self.locals or (data.reveal.locals,), self.repertoires or (None,)
+        for spacing, shown, repertoire, pairs in itertools.product(
+            self.spacings or (data.reveal.spacing,),
+            self.locals or (data.reveal.locals,),
+            self.repertoires or (None,),
+            self.test_pairs or (None,),
         ):
-            own = {} if repertoire is None else {REPERTOIRE.name: repertoire}
+            asked = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
+            own = {name: value for name, value in asked.items() if value is not None}
             settings = {
                 "reveal.spacing": spacing,
                 "reveal.locals": shown,
-                **{f"task.{name}": one for name, one in own.items()},
+                **{f"task.{name}": value for name, value in own.items()},
             }
             revealed = data.changed(settings, "diagnostic permutation")
             for length in self.lengths:
                 changed = revealed.changed({"task.length": length}, "diagnostic permutation")
+                if pairs == "with" and (most := _most_with_pairs(changed.task)) < self.examples:
+                    raise ConfigError(
+                        f"diagnostic permutation: length {length} gives at most {most} test programs with a held-out pair, and "
+                        f"{self.examples} are asked for: give longer programs, or fewer examples"
+                    )
                 labels = {"length": length, **own}
                 if changed.reveal.at is None:  # else each program has its own
                     labels["horizon"] = horizon(length, changed.reveal)
@@ -82,6 +113,13 @@ class PermutationDiagnostic(Diagnostic):
     def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
         """The solved horizon of every run."""
         return solved_horizon_section(cls.title, conditions)
+
+
+def _most_with_pairs(task: Task) -> int:
+    """Bound the test programs with a held-out pair: a tenth of pairs by places by other commands by starting values."""
+    assert isinstance(task, PermutationTask)
+    length, values = task.length_range()[1], 10**task.n
+    return int(task.held_out_pairs * (length - 1) * len(move_table(task.n, task.moves)) ** (length - 2) * values) // 10
 
 
 def horizon(length: int, reveal: RevealConfig) -> int:

@@ -204,6 +204,8 @@ class Record(Score):
     """The name of a program that was read from a benchmark or file; empty for generated ones."""
     functions: str
     """The functions that a composed program calls, separated by spaces; else empty."""
+    held_out_pairs: int
+    """How many of the held-out pairs of commands or functions the program has."""
     outcome: str
     """`ok`, or why the program could not be traced or written."""
     chance: float

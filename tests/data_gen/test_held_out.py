@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.examples import examples
-from remedy.eval.checkpoint import for_checkpoint
+from remedy.eval.checkpoint import Subject, for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.launch.generate import GenerateConfig
 from remedy.settings import ConfigError, build
@@ -24,6 +24,8 @@ STRINGS = {"kind": "composition", "depth": [1, 3]}
     [
         ({**SWAPS, "held_out_lengths": [3, 99]}, "held_out_lengths: 99 keeps nothing from training"),
         ({**STRINGS, "functions": ["mirror_str"], "held_out_functions": ["rotate_str"]}, "rotate_str keeps nothing"),
+        ({**STRINGS, "depth": 1, "held_out_pairs": [["mirror_str", "sort_chars"]]}, "no program may have it"),
+        ({**SWAPS, "length": 1, "held_out_pairs": 1}, "held_out_pairs: 1 keeps nothing from training"),
         ({**STRINGS, "depth": 1, "split_by": "functions"}, "split_by: functions keeps nothing from training"),
     ],
 )
@@ -51,6 +53,7 @@ def test_stages_and_parts_are_looked_at_together() -> None:
 
 
 STAGES = [{"steps": 1, "set": {}}, {"steps": 1, "set": {"task.held_out_lengths": []}}]
+PAIRS_OUT = {**SWAPS, "held_out_pairs": 1}
 STRINGS_OUT = {**STRINGS, "split_by": "functions", "held_out_functions": ["rotate_str"], "held_out_depths": [2]}
 
 
@@ -64,6 +67,9 @@ STRINGS_OUT = {**STRINGS, "split_by": "functions", "held_out_functions": ["rotat
         ),
         (STRINGS_OUT, {"mixture": {"a": {}, "b": {"set": {"task": STRINGS}}}}, "held_out_depths 2 keeps from training"),
         ({**SWAPS, "held_out_lengths": [3]}, {"train": {"curriculum": STAGES}}, "held_out_lengths 3 keeps from"),
+        (PAIRS_OUT, {"mixture": {"a": {}, "b": {"set": {"task.held_out_pairs": 0}}}}, "held_out_pairs 1 keeps from"),
+        (PAIRS_OUT, {"mixture": {"a": {}, "b": {"set": {"seed": 4}}}}, "another seed, n or moves draws other"),
+        (PAIRS_OUT, {"mixture": {"a": {}, "b": {"set": {"task.n": 4}}}}, "another seed, n or moves draws other"),
     ],
 )
 def test_what_is_held_out_is_held_out_of_the_whole_run(
@@ -93,6 +99,28 @@ def test_an_evaluation_reads_no_training_split(tmp_path: Path) -> None:
             for_checkpoint(str(tmp_path), config)
     stored = build(EvalConfig, {"diagnostics": [{"kind": "permutation"}], "set": {"task.length": 9}}, "e.yaml")
     assert for_checkpoint(str(tmp_path), stored).data.task.model_dump()["held_out_lengths"] == (4,)
+
+
+def asked_for_pairs(folder: Path, trained: str, **changes: Any) -> Subject:
+    (folder / "config.yaml").write_text(f"data: {{task: {{kind: permutation, n: 3{trained}}}, seed: 7}}")
+    settings = {"diagnostics": [{"kind": "permutation", "test_pairs": ["with"]}], "set": changes}
+    return for_checkpoint(str(folder), build(EvalConfig, settings, "e.yaml"))
+
+
+def test_an_evaluation_has_the_pairs_of_the_runs_training(tmp_path: Path) -> None:
+    found = asked_for_pairs(tmp_path, ", held_out_pairs: 1", **{"task.length": 9})
+    assert (found.trained_on, found.data.seed) == (found.data.task.changed({"length": 16}), 7)
+    for changes in ({"seed": 8}, {"task.n": 4}):
+        with pytest.raises(ConfigError, match="another seed, n or moves draws other pairs than training held out"):
+            asked_for_pairs(tmp_path, ", held_out_pairs: 1", **changes)
+    with pytest.raises(ConfigError, match=r"set\.task\.held_out_pairs does nothing"):
+        asked_for_pairs(tmp_path, ", held_out_pairs: 1", **{"task.held_out_pairs": 2})
+
+
+def test_a_control_is_asked_the_same_programs(tmp_path: Path) -> None:
+    trained = asked_for_pairs(tmp_path, ", held_out_pairs: 1")
+    control = asked_for_pairs(tmp_path, "", **{"task.held_out_pairs": 1})
+    assert (trained.data, getattr(control.trained_on, "held_out_pairs", None)) == (control.data, 0)
 
 
 def test_a_checkpoint_is_tested_on_the_splits_that_its_training_had(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ COMMON = {
 NEUTRAL: dict[str, Any] = {"split": "test", "outcome": "ok", "python": "CPython 3.11", "isolation": "trusted"}
 NEUTRAL |= dict.fromkeys(("source", "functions", "first_error_role", "wrong_action", "value_type", "operation"), "")
 NEUTRAL |= dict.fromkeys(("answer", "true_answer"), "")
+NEUTRAL |= {"held_out_pairs": 0}
 NEUTRAL |= dict.fromkeys(("chance", "start_right"), math.nan)
 NEUTRAL |= {"valid_format": True, "truncated": False, "first_error_in_string": False, "followed_another": False}
 NEUTRAL |= {"written_tokens": 10, "read_tokens": 25, "frames": 4, "frames_right": 4}

@@ -3,15 +3,12 @@
 import itertools
 from typing import Any
 
-import pytest
-
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks import Drawn
 from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.data_gen.tasks.permutation import PermutationTask
-from remedy.data_gen.tasks.permutation_programs import sequences
 
 SWAPS: dict[str, Any] = {"n": 3, "moves": "swaps", "length": (3, 5)}
 CALLS: dict[str, Any] = {"functions": ("mirror_str", "sort_chars", "rotate_str"), "depth": (1, 3)}
@@ -49,10 +46,3 @@ def test_no_composition_is_in_two_splits_and_single_functions_are_in_all() -> No
     assert task.clusters("test", 100) < 100
     one = CompositionTask(functions=("mirror_str",), depth=2, split_by="functions")
     assert sorted(one.count(split) == 0 for split in SPLITS) == [False, True, True]
-
-
-@pytest.mark.parametrize("length", range(6))
-@pytest.mark.parametrize("repertoire", [None, 1, 2, 3, 4])
-def test_sequences_are_counted(length: int, repertoire: int | None) -> None:
-    every = itertools.product(range(3), repeat=length)
-    assert sequences(3, length, repertoire) == sum(len(set(one)) <= (repertoire or 3) for one in every)

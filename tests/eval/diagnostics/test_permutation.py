@@ -6,9 +6,11 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.diagnostics.permutation import horizon, solved_horizon_section
+from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "repl"})
@@ -28,6 +30,45 @@ def test_conditions_of_marked_lines_say_so_and_have_no_horizon() -> None:
     assert (found.labels["spacing"], found.labels["at"]) == (math.inf, "0.25")
     assert "horizon" not in found.labels  # a mark starts it anew
     assert "__at-0.25__" in found.slug
+
+
+PAIRS = {"lengths": [8], "test_pairs": ["with", "without"], "examples": 30}
+
+
+def test_programs_with_a_held_out_pair_and_without_are_conditions_of_their_own() -> None:
+    held = DATA.changed({"task.held_out_pairs": 1, "seed": 5})
+    found = DIAGNOSTICS["permutation"].model_validate(PAIRS).conditions(held, "test", held.task)
+    assert [one.labels["test_pairs"] for one in found] == ["with", "without"]
+    for condition in found:
+        counts = {bool(one.slices["held_out_pairs"]) for one in examples(condition.data, "test", range(30))}
+        assert counts == {condition.labels["test_pairs"] == "with"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "split", "says"),
+    [
+        (PAIRS, {}, "test", "this training held out none; for a control, set their number"),
+        (PAIRS, {"task.held_out_pairs": 1}, "validation", "programs of the validation split have none"),
+        (
+            {**PAIRS, "lengths": [1]},
+            {"task.held_out_pairs": 1},
+            "test",
+            "needs length and repertoire of at least 2; got 1",
+        ),
+        (
+            {**PAIRS, "lengths": [2], "examples": 200},
+            {"task.held_out_pairs": 1},
+            "test",
+            "at most 100 .* 200 are asked",
+        ),
+    ],
+)
+def test_pairs_that_cannot_be_asked_for_are_refused(
+    settings: dict[str, object], changes: dict[str, object], split: str, says: str
+) -> None:
+    data = DATA.changed(changes)
+    with pytest.raises(ConfigError, match=says):
+        DIAGNOSTICS["permutation"].model_validate(settings).conditions(data, split, data.task)
 
 
 @pytest.mark.parametrize(

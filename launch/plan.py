@@ -18,7 +18,7 @@ from remedy.eval.report.verdicts import ALONE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, decidable, seeds_for_fixed
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, conditions, expand, trials
-from remedy.launch.runner import check_programs
+from remedy.launch.train import given_programs
 from remedy.models.config import DecoderSettings
 
 Variants = Mapping[str, list[Job]]
@@ -58,6 +58,21 @@ def print_plan(
     _print_runs(config, variants, asked, _by_variant(trials(config, where)), console)
     _print_conditions(asked, console)
     _print_comparisons(config, variants, asked, rate, spread, console)
+
+
+def check_programs(jobs: Sequence[Job]) -> None:
+    """Say of given programs how many each split has, before anything of what is still to be trained begins.
+
+    Raises:
+        ConfigError: training, validation or a diagnostic has none, or a diagnostic does not fit its data.
+    """
+    said: dict[str, None] = {}
+    for job in jobs:
+        if not job.is_trained:
+            said |= dict.fromkeys(given_programs(job.train))
+            conditions(job)
+    for line in said:
+        print(line, flush=True)
 
 
 def comparisons_of(config: ExperimentConfig, jobs: Sequence[Job]) -> Sequence[Comparison]:

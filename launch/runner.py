@@ -21,9 +21,8 @@ from remedy.eval.report.planned import PLAN, write_plan, write_runs
 from remedy.eval.report.reading import read_evaluations
 from remedy.launch.experiment import SELECTION_FOLDER, ExperimentConfig
 from remedy.launch.job import EVALUATION, begun, folders_of, prepare
-from remedy.launch.jobs import Job, choose, conditions, expand, stacks, trials
-from remedy.launch.plan import comparisons_of
-from remedy.launch.train import given_programs
+from remedy.launch.jobs import Job, choose, expand, stacks, trials
+from remedy.launch.plan import check_programs, comparisons_of
 from remedy.models.model_manifest import recorded_weights, weights_are_gone
 from remedy.owner import owned
 from remedy.settings import UserError
@@ -66,21 +65,6 @@ def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> 
     jobs = expand(config, where, choose(config, tried) if tried else None)
     list_runs(config, jobs)
     return report_all(config, jobs, partial)
-
-
-def check_programs(jobs: Sequence[Job]) -> None:
-    """Say of given programs how many each split has, before anything of what is still to be trained begins.
-
-    Raises:
-        ConfigError: training, validation or a diagnostic has none, or a diagnostic does not fit its data.
-    """
-    said: dict[str, None] = {}
-    for job in jobs:
-        if not job.is_trained:
-            said |= dict.fromkeys(given_programs(job.train))
-            conditions(job)
-    for line in said:
-        print(line, flush=True)
 
 
 def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:

@@ -11,7 +11,8 @@ from remedy.files import file_name
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.job import do, folders_of, prepare
 from remedy.launch.jobs import Job, choose, expand, trials
-from remedy.launch.runner import check_programs, set_out
+from remedy.launch.plan import check_programs
+from remedy.launch.runner import set_out
 from remedy.processes import module_command
 from remedy.settings import UserError
 

@@ -97,7 +97,8 @@ def log_files(path: Path) -> list[Path]:
     """Return the logs below a folder in the order of their names, or the one log."""
     if not path.is_dir():
         return [path]
-    return sorted(one for one in path.rglob("*") if one.suffix in KINDS and not one.name.startswith((".", "results_")))
+    beside = (".", "results_", "logs.json", "eval-set.json")  # settings of lm-eval, and inspect_ai's lists of logs
+    return sorted(one for one in path.rglob("*") if one.suffix in KINDS and not one.name.startswith(beside))
 
 
 @contextmanager

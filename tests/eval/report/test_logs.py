@@ -136,6 +136,13 @@ def test_a_mistake_in_a_log_is_said_with_its_line(tmp_path: Path) -> None:
             read_logs(path, Reading())
 
 
+def test_lists_of_logs_are_no_logs(tmp_path: Path) -> None:
+    inspect_log(tmp_path / "a.json", [{"exact": {"value": 1}}])
+    for name in ("logs.json", "eval-set.json", ".eval-set.json"):
+        (tmp_path / name).write_text("{}")
+    assert len(read_logs(tmp_path, Reading())) == 1
+
+
 def test_a_path_without_a_file_is_said(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.eval")
     for name, message in (("a.eval", "is no plain file"), ("b.csv", "no such file or folder")):

@@ -55,6 +55,8 @@ class Recorder:
     ) -> None:
         self._program = program
         self._describe = describing.attributes_describer(program.code) if attributes else describing.describe
+        self.describe = _any_describer(self._describe)
+        """Writes down what the run came to, be it recorded or not."""
         self._settrace, self._gettrace = sys.settrace, sys.gettrace
         self._most_characters = most_characters
         self._error: ProgramError | None = None
@@ -93,13 +95,6 @@ class Recorder:
         self._settrace(tracer)
         if self._sealer is not None:
             builtins.__dict__.update(self._builtins)  # what follows needs them
-
-    def describe(self, value: object) -> Value:
-        """Write down what the run came to, be it recorded or not."""
-        try:
-            return self._describe(value)
-        except BaseException:  # of the program's own, or an int has too many digits
-            return describing.describe_object(value)
 
     def _refuse_other_tracers(self) -> None:
         """Stop when the program calls `sys.settrace`. An audit hook stays as long as its process."""
@@ -296,8 +291,21 @@ class Recorder:
                     settrace(None)
             return record
 
-        functions = (enter, record, stop, describe, items, Recorder._original, Unreadable.instead)
+        functions = (enter, record, stop, describe, items, Recorder._original, self.describe, Unreadable.instead)
         return enter, stop, tuple(one for one in functions if isinstance(one, types.FunctionType))
+
+
+def _any_describer(describe: Callable[[object], Value]) -> Callable[[object], Value]:
+    """Return what describes also values of which `describe` raises. All is bound before the program may replace it."""
+    instead = describing.describe_object
+
+    def described(value: object) -> Value:
+        try:
+            return describe(value)
+        except BaseException:  # of the program's own, or an int has too many digits
+            return instead(value)
+
+    return described
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:

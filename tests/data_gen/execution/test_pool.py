@@ -23,6 +23,10 @@ OBSERVERS = {
         "a = A()\nb = 1\nreturn A.n", "class A:\n    n = 0\n    def __repr__(self):\n        A.n += 1\n        return 'A'\n", "0",
     ),
     "gettrace": ("return sys.gettrace() is None", "import sys\n", "True"),
+    "a lie on what the run came to": (
+        "r = sys._getframe(1).f_locals['recorder']\nlie = type(r.describe(1))('9', 'int')\nr.describe = r._describe = lambda _: lie\n"
+        "return 7 if sys.gettrace() is None else 1", "import sys\n", "7",
+    ),
     "an exception": (
         "raise KeyError(sys.gettrace() is None)", "import sys\n", "(<class 'KeyError'>, KeyError(True), <traceback object>)",
     ),

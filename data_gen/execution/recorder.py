@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from remedy.data_gen.execution import describe as describing
 from remedy.data_gen.execution.line_order import IS_KNOWN, LineOrder
-from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, Value, can_be_name
+from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
 from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
@@ -55,8 +55,7 @@ class Recorder:
     ) -> None:
         self._program = program
         self._describe = describing.attributes_describer(program.code) if attributes else describing.describe
-        self.describe = _any_describer(self._describe)
-        """Writes down what the run came to, be it recorded or not."""
+        self.describe = describing.end_describer(self._describe)
         self._settrace, self._gettrace = sys.settrace, sys.gettrace
         self._most_characters = most_characters
         self._error: ProgramError | None = None
@@ -293,19 +292,6 @@ class Recorder:
 
         functions = (enter, record, stop, describe, items, Recorder._original, self.describe, Unreadable.instead)
         return enter, stop, tuple(one for one in functions if isinstance(one, types.FunctionType))
-
-
-def _any_describer(describe: Callable[[object], Value]) -> Callable[[object], Value]:
-    """Return what describes also values of which `describe` raises. All is bound before the program may replace it."""
-    instead = describing.describe_object
-
-    def described(value: object) -> Value:
-        try:
-            return describe(value)
-        except BaseException:  # of the program's own, or an int has too many digits
-            return instead(value)
-
-    return described
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:

@@ -242,7 +242,12 @@ def _table_row(where: str, row: Mapping[str, Any]) -> Row:
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows, of which every value is text: what an id is, or an empty value, is not guessed."""
-    for row in csv.DictReader(StringIO(read_text(path, MOST_BYTES, "utf-8-sig"), ""), strict=True):
+    csv.field_size_limit(MOST_BYTES)  # a value may be a whole answer
+    rows = csv.DictReader(StringIO(read_text(path, MOST_BYTES, "utf-8-sig"), ""), strict=True)
+    names = list(rows.fieldnames or ())
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"the column {twice[0]!r} is there twice")
+    for row in rows:
         if None in row:
             raise ValueError(f"{row['id']!r} has more values than there are columns")
         yield row

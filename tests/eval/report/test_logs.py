@@ -60,7 +60,13 @@ def test_values_of_tables_are_text_and_an_empty_one_is_none(tmp_path: Path) -> N
     assert list(found["right"]) == [True, False, None, True]
     (tmp_path / "a.jsonl").write_text('{"id": 1, "right": "False", "task": null}\n')
     assert read_logs(tmp_path / "a.jsonl", Reading())[["task", "right"]].to_numpy().tolist() == [["", False]]
-    for text, said in (("id,right\n1,1,1\n", "'1' has more values than"), ('id,right\n"1,1\n', "unexpected end")):
+    (tmp_path / "a.csv").write_text(f"id,right,answer\n1,1,{'x' * 200_000}\n")
+    assert list(read_logs(tmp_path / "a.csv", Reading())["right"]) == [True]
+    for text, said in (
+        ("id,right\n1,1,1\n", "'1' has more values than"),
+        ('id,right\n"1,1\n', "unexpected end"),
+        ("id,right,right\n1,1,0\n", "the column 'right' is there twice"),
+    ):
         (tmp_path / "a.csv").write_text(text)
         with pytest.raises(UserError, match=f"a.csv: cannot be read .*{said}"):
             read_logs(tmp_path / "a.csv", Reading())

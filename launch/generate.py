@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from remedy.data_gen.card import write_card
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import untraced
 from remedy.data_gen.held_out import refuse_held_out_in_vain
 from remedy.data_gen.shards import WriteConfig, plan, write
 from remedy.data_gen.splits import SPLITS
@@ -83,7 +84,7 @@ def _available(settings: GenerateConfig) -> WriteConfig:
     task, size = settings.data.task, settings.write
     if not (said := task.describe_splits()):
         return size
-    print(said, flush=True)
+    print("\n".join([said, *untraced(task)]), flush=True)
     if "splits" not in size.model_fields_set:
         counts = {split: count for split in SPLITS if (count := task.count(split))}
         return size.model_copy(update={"splits": counts})

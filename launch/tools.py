@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -94,6 +95,8 @@ def compare(
     from remedy.eval.report.wording import headline, undecidable
     from remedy.owner import owned
 
+    if right_from is not None and not math.isfinite(right_from):
+        raise UserError(f"--right-from {right_from}: is no score: give a number")
     found = compare_logs(baseline, treatment, Reading(metric, cluster, right_from), margin, solved_at)
     with owned(out):
         page = write_pages(found, out, " against ".join(side_names(treatment, baseline)))

@@ -90,7 +90,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: cannot be read as UTF-8 text: {error}") from None
+        raise UserError(f"{file}: cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
 def print_trace(

@@ -184,3 +184,16 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
         return new_value(Value, (written, name_of(exact_type(value))))
 
     return describe_attributes
+
+
+def end_describer(describe: Callable[[object], Value]) -> Callable[[object], Value]:
+    """Return what writes down what a run came to, with all that it needs bound before the program runs."""
+    instead = describe_object
+
+    def described(value: object) -> Value:
+        try:
+            return describe(value)
+        except BaseException:  # of the program's own, or an int has too many digits
+            return instead(value)
+
+    return described

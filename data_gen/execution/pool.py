@@ -19,6 +19,8 @@ from remedy.data_gen.execution.tracer import TraceLimits, trace
 Outcome = Trace | ProgramError
 """What became of a program: its trace, or the error whose `kind` says why there is none."""
 
+OF_THE_MACHINE = ("time", "memory")
+"""Outcomes of a run that another machine, or this one when it is idle, may not have."""
 _WINDOW = 64
 """Programs handed to each sandbox ahead of the reader, so that finished traces do not pile up."""
 
@@ -105,7 +107,7 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
     )  # in between: in a namespace of its own, the second run would have the first one's process number
     second = run(again=True)
     if isinstance(second, ProgramError):
-        if second.kind == "unstable":
+        if second.kind in ("unstable", *OF_THE_MACHINE):
             return second
         return ProgramError("unstable", f"{program.name}: another run of it had no trace: {second}")
     if first != second:
@@ -117,6 +119,8 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
             "unstable", f"{program.name}: another run of it had another trace, from frame {number} on, at `{source}`"
         )
     if isinstance(plain, ProgramError):
+        if plain.kind in OF_THE_MACHINE:
+            return plain
         return ProgramError("observed", f"{program.name}: without tracing it had no result: {plain}")
     if plain.end != first.end:
         ends = [f"{one.end.text if one.end else '':.150}" for one in (plain, first)]

@@ -34,7 +34,7 @@ OUTCOMES: dict[str, str] = {
     "native": "it tried to call native code",
     "resumed": "it threw an exception into a generator that delegates (`yield from`) and went on: Python reports no call of it then",
     "unstable": "another run of it had another trace (an `id`, unseeded random numbers), or it reads the clock",
-    "call": "the call that its row gives raised before the function ran: no such function, or other arguments than it takes",
+    "call": "the call that its row gives ran nothing of the function: no such function, other arguments than it takes, or a generator",
     "observed": "without tracing it has another result: it sees the tracer (`locals()`, a weak reference, a `__repr__` that counts)",
     "mismatch": "its result is not the one that its source gives",
 }

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from remedy.data_gen.execution import describe as describing
 from remedy.data_gen.execution.line_order import IS_KNOWN, LineOrder
-from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, Value, can_be_name
+from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
 from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
@@ -55,6 +55,7 @@ class Recorder:
     ) -> None:
         self._program = program
         self._describe = describing.attributes_describer(program.code) if attributes else describing.describe
+        self.describe = describing.end_describer(self._describe)
         self._settrace, self._gettrace = sys.settrace, sys.gettrace
         self._most_characters = most_characters
         self._error: ProgramError | None = None
@@ -93,13 +94,6 @@ class Recorder:
         self._settrace(tracer)
         if self._sealer is not None:
             builtins.__dict__.update(self._builtins)  # what follows needs them
-
-    def describe(self, value: object) -> Value:
-        """Write down what the run came to, be it recorded or not."""
-        try:
-            return self._describe(value)
-        except BaseException:  # of the program's own, or an int has too many digits
-            return describing.describe_object(value)
 
     def _refuse_other_tracers(self) -> None:
         """Stop when the program calls `sys.settrace`. An audit hook stays as long as its process."""
@@ -296,7 +290,7 @@ class Recorder:
                     settrace(None)
             return record
 
-        functions = (enter, record, stop, describe, items, Recorder._original, Unreadable.instead)
+        functions = (enter, record, stop, describe, items, Recorder._original, self.describe, Unreadable.instead)
         return enter, stop, tuple(one for one in functions if isinstance(one, types.FunctionType))
 
 

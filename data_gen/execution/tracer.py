@@ -100,17 +100,18 @@ def trace(
 
                     stack.enter_context(decimal.localcontext())
             recorder.unreadable.start()
+            describe = recorder.describe  # bound before the program may replace it
             _load(program, code, module)
             end = None
             if not plain:
                 recorder.start()
             try:
                 returned = module.__dict__[entry.name]()  # if it is nothing that can be called, nothing is on record
-                end = recorder.describe(returned)
+                end = describe(returned)
             except MemoryError:
                 pass
             except BaseException:  # is on record, or is the recorder's own
-                end = recorder.describe(exc_info())._replace(type="raised")
+                end = describe(exc_info())._replace(type="raised")
             finally:
                 recorder.stop(previous_tracer)
     finally:

@@ -1,40 +1,60 @@
-"""Calls that given rows make: one that raises before its function runs says more of the row than of the function."""
+"""Calls that given rows make: one that runs nothing of its function says more of the row than of the function."""
 
 from __future__ import annotations
 
+import ast
 import re
 
 from remedy.data_gen.execution.pool import Outcome
-from remedy.data_gen.execution.program import Event, ProgramError, Trace
+from remedy.data_gen.execution.program import MARKER, Event, Program, ProgramError
 
 _NOT_BOUND = re.compile(
     r"\(<class '(NameError|TypeError)'>, \1\(.*(name '.*' is not defined|\(\) (missing|takes|got) |is not callable)"
 )
 """An exception, as a trace shows it, of a missing name, or of a call with other arguments than what is called takes."""
+_RUNS_LATER = ("async_generator", "coroutine", "generator")
+_IS_TEXT = "`input` is its arguments as Python text, strings in quotes"
 
 
-def called(outcome: Outcome) -> Outcome:
-    """Return the outcome `call` for a trace in which a row's call raised before its function ran; any other as it was.
+def called(program: Program, outcome: Outcome) -> Outcome:
+    """Return the outcome `call` for a trace in which a row's call ran nothing of its function; any other as it was, or better said.
 
     A function that is defined by `def` has a frame as soon as it runs. A class or a builtin may raise without one: there only a missing
     name, or arguments that do not fit, count.
     """
-    if not isinstance(outcome, Trace) or not outcome.program.calls or (at := outcome.exception_frame) is None:
+    if not (function := program.calls):
         return outcome
-    function, value = outcome.program.calls, outcome.frames[at].value
-    raised = value.text if value else ""
-    definition = rf"[ \t]*def {re.escape(function)}\b"
-    defined = re.search(f"^{definition}", outcome.program.code, re.MULTILINE)
+    if isinstance(outcome, ProgramError):
+        if outcome.kind != "syntax" or _parses(program):
+            return outcome
+        return ProgramError("syntax", f"{program.name}: its call of {function} does not parse; check that {_IS_TEXT}")
+    value = outcome.result
+    if (at := outcome.exception_frame) is not None:
+        value = outcome.frames[at].value
+    elif value is None or value.type not in _RUNS_LATER:
+        return outcome
+    definition = rf"[ \t]*(?:async )?def {re.escape(function)}\b"
+    defined = re.search(f"^{definition}", program.code, re.MULTILINE)
     begins = re.compile(
         rf"{definition}|[ \t]*@" if defined else ""
     )  # a decorated function begins at its first decorator
     if any(frame.event is Event.CALL and begins.match(frame.source) for frame in outcome.frames[1:]):
         return outcome
-    if not defined and not _NOT_BOUND.match(raised):
+    text = value.text if value else ""
+    if not outcome.raised:
+        words = f"gave {text} and ran nothing of it; have {function} run it, as with `list` or `asyncio.run`"
+    elif defined or _NOT_BOUND.match(text):
+        raised = text.partition(", ")[2].rpartition(", ")[0]
+        words = f"raised {raised} before {function} ran; check that `code` defines {function} and that {_IS_TEXT}"
+    else:
         return outcome
-    words = raised.partition(", ")[2].rpartition(", ")[0]
-    return ProgramError(
-        "call",
-        f"{outcome.program.name}: the call raised {words} before {function} ran; check that `code` defines {function} and that `input` "
-        "is its arguments as Python text, strings in quotes",
-    )
+    return ProgramError("call", f"{program.name}: the call {words}")
+
+
+def _parses(program: Program) -> bool:
+    """Say if the call of a row parses."""
+    try:
+        ast.parse(program.code.rpartition(MARKER)[2].strip().removeprefix("return "), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

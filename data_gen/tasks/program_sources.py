@@ -226,4 +226,4 @@ def _read(file: Path) -> str:
     try:
         return read_text(file, _MOST_BYTES, "utf-8-sig")  # without a byte order mark
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"task programs: {file} cannot be read as UTF-8 text: {error}") from None
+        raise ConfigError(f"task programs: {file} cannot be read: {getattr(error, 'strerror', error)}") from None

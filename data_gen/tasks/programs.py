@@ -110,7 +110,7 @@ class ProgramsTask(Task):
 
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
         for one, outcome in zip(drawn, traced_once([one.program for one in drawn], self.tracer, workers)):
-            outcome = called(outcome)
+            outcome = called(one.program, outcome)
             yield retrace_shallower(one.program, self.tracer, outcome) if partial else outcome
 
     def environment(self) -> Environment:

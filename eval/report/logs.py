@@ -5,6 +5,7 @@ Logs are strangers' files: their kind, bytes and examples are bounded before the
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import zipfile
@@ -36,7 +37,9 @@ MOST_ROWS = 500_000
 """Of a Parquet file, which then take about 1 GB: a small file may hold any number of equal rows."""
 INSPECT = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Letters of inspect_ai's scores, with the values that its own metrics give them."""
-_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zlib.error)
+_WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(("", "na", "none", "null"), math.nan)
+"""Scores as texts of tables say them, and what stands for none."""
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zlib.error, csv.Error)
 """What is raised by a log that is none. A RuntimeError: an archive that is encrypted or packed in an unknown way, or JSON too deep."""
 
 
@@ -94,7 +97,8 @@ def log_files(path: Path) -> list[Path]:
     """Return the logs below a folder in the order of their names, or the one log."""
     if not path.is_dir():
         return [path]
-    return sorted(one for one in path.rglob("*") if one.suffix in KINDS and not one.name.startswith((".", "results_")))
+    beside = (".", "results_", "logs.json", "eval-set.json")  # settings of lm-eval, and inspect_ai's lists of logs
+    return sorted(one for one in path.rglob("*") if one.suffix in KINDS and not one.name.startswith(beside))
 
 
 @contextmanager
@@ -159,7 +163,7 @@ def _rows(path: Path) -> Iterator[Row]:
             yield _inspect_row(f"{path}: sample {number}", sample, *made)
     elif path.suffix == ".jsonl":
         made = _lm_eval_settings(path)
-        for number, text in enumerate(read_text(path, MOST_BYTES).split("\n"), 1):
+        for number, text in enumerate(read_text(path, MOST_BYTES, "utf-8-sig").split("\n"), 1):
             with _readable(where := f"{path}: line {number}"):
                 if text.strip() and "doc_id" in (line := _json(text)):
                     yield _lm_eval_row(where, line, *made)
@@ -219,9 +223,9 @@ def _inspect_row(where: str, sample: Mapping[str, Any], task: str, settings: Map
         scores |= (
             {f"{one},{scorer}": each for one, each in value.items()} if isinstance(value, dict) else {scorer: value}
         )
-    said = [choice["message"]["content"] for choice in sample.get("output", {}).get("choices", ())]
+    said = [choice["message"]["content"] for choice in (sample.get("output") or {}).get("choices") or ()]
     asked = takewhile(
-        lambda one: one["role"] != "assistant" or one.get("source") == "input", sample.get("messages", ())
+        lambda one: one["role"] != "assistant" or one.get("source") == "input", sample.get("messages") or ()
     )
     name, texts = str(sample["id"]), (str(said or ""), str([one["content"] for one in asked] or ""))
     fields = sample.get("metadata") or {}
@@ -232,12 +236,21 @@ def _table_row(where: str, row: Mapping[str, Any]) -> Row:
     """Return the example of a row with `id`, `right`, and where there are any `task`, `seed` and clusters."""
     if missing := {"id", "right"} - set(row):
         raise UserError(f"{where}: has no column {min(missing)!r}; {suggest(min(missing), map(str, row))}")
-    task, name, seed = (str(row.get(key, "")) for key in ("task", "id", "seed"))
+    task, name, seed = ("" if row.get(key) is None else str(row[key]) for key in ("task", "id", "seed"))
     return Row(where, task, name, {"right": row["right"]}, row, seed)
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
-    yield from pd.read_csv(StringIO(read_text(path, MOST_BYTES)), dtype={"id": str}).to_dict("records")
+    """Yield the rows, of which every value is text: what an id is, or an empty value, is not guessed."""
+    csv.field_size_limit(MOST_BYTES)  # a value may be a whole answer
+    rows = csv.DictReader(StringIO(read_text(path, MOST_BYTES, "utf-8-sig"), ""), strict=True)
+    names = list(rows.fieldnames or ())
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"the column {twice[0]!r} is there twice")
+    for row in rows:
+        if None in row:
+            raise ValueError(f"{row['id']!r} has more values than there are columns")
+        yield row
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
@@ -288,7 +301,7 @@ def _cluster(row: Row, field: str) -> str:
 def _right(row: Row, metric: str, right_from: float | None) -> bool | None:
     """Return whether an example is right; None without a score: JSON has null for inspect_ai's NaN."""
     value = row.scores.get(metric)
-    value = INSPECT.get(value, value) if isinstance(value, str) else value
+    value = INSPECT.get(value, _WORDS.get(value.strip().lower(), value)) if isinstance(value, str) else value
     try:
         score = math.nan if value is None else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -92,11 +92,12 @@ def test_an_output_that_cannot_be_made_is_one_line(
         (["train", PERMUTATION, "data={task: {}, task: {}}"], "key 'task' is given twice"),
         (["measure", ROOT / "configs/measure/programs.yaml", "costs.limits=[-1]"], "'costs.limits.0'"),
         (["trace", EXAMPLE, "reveal.max_tokens=4"], "reveal.max_tokens is counted with a tokenizer"),
+        (["compare", EXAMPLE, EXAMPLE, "--right-from", "nan"], "--right-from nan: is no score"),
         (["evaluate", "nothing", ROOT / "configs/evaluate/permutation.yaml"], "nothing: there is no such folder here"),
     ],
 )
 def test_a_wrong_setting_is_one_line(arguments: list[object], says: str, tmp_path: Path) -> None:
-    needs_out = arguments[0] in ("generate", "evaluate", "measure", "report")
+    needs_out = arguments[0] in ("generate", "evaluate", "measure", "report", "compare")
     assert says in refused([*arguments, *(["--out", tmp_path / "out"] if needs_out else [])])
     assert not list(tmp_path.iterdir())
 

@@ -83,6 +83,9 @@ def test_rows_that_have_no_trace_are_listed_and_an_experiment_over_none_other_is
     )
     print_plan(load(ExperimentConfig, tmp_path / "bad.yaml"), "bad.yaml")
     assert said[1] in capsys.readouterr().out
+    (tmp_path / "data.yaml").write_text(f"data: {{task: {{kind: programs, path: {bad}, split_by: program}}}}")
+    generate(str(tmp_path / "data.yaml"), [], tmp_path / "set", "0/1", 1)
+    assert said[1] in capsys.readouterr().out
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text("\n".join([row.replace('"1"', f'"{n}"') for n in range(79)]))
     says = r"wrong\.jsonl: 40 of 40 programs that were tried have no trace; .*\ncall: .*wrong\.jsonl:1: the call"

@@ -23,6 +23,10 @@ OBSERVERS = {
         "a = A()\nb = 1\nreturn A.n", "class A:\n    n = 0\n    def __repr__(self):\n        A.n += 1\n        return 'A'\n", "0",
     ),
     "gettrace": ("return sys.gettrace() is None", "import sys\n", "True"),
+    "a lie on what the run came to": (
+        "r = sys._getframe(1).f_locals['recorder']\nlie = type(r.describe(1))('9', 'int')\nr.describe = r._describe = lambda _: lie\n"
+        "return 7 if sys.gettrace() is None else 1", "import sys\n", "7",
+    ),
     "an exception": (
         "raise KeyError(sys.gettrace() is None)", "import sys\n", "(<class 'KeyError'>, KeyError(True), <traceback object>)",
     ),
@@ -76,8 +80,8 @@ def test_a_run_without_tracing_meets_the_same_walls_and_harms_no_other_program()
     good = [program(f"x = {number}\nreturn x") for number in range(len(liars))]
     mixed = [one for pair in zip(liars, good) for one in pair]
     outcomes = list(trace_all(mixed, TracerConfig(timeout_seconds=1)))
-    assert [kind(outcome) for outcome in outcomes[::2]] == ["observed"] * len(liars)
-    assert all("without tracing it had no result: given.py: " in str(outcome) for outcome in outcomes[::2])
+    assert [kind(outcome) for outcome in outcomes[::2]] == ["observed", "time", "observed", "memory", "observed"]
+    assert all("without tracing it had no result: given.py: " in str(outcome) for outcome in outcomes[:9:4])
     ends = [outcome.end for outcome in outcomes[1::2] if isinstance(outcome, Trace)]
     assert [end and end.text for end in ends] == [str(number) for number in range(len(good))]
 

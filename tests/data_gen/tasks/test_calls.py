@@ -1,5 +1,7 @@
 """Calls of given rows: those that raise before the function runs are told from functions that raise."""
 
+import re
+
 import pytest
 
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError, Trace
@@ -56,7 +58,8 @@ BY_FUNCTION = {
 
 @pytest.mark.parametrize("what", BY_CALL)
 def test_a_call_that_raises_before_its_function_runs_is_an_outcome(what: str) -> None:
-    found = called(trace(Program.from_call(*BY_CALL[what], "mine.jsonl:3")))
+    program = Program.from_call(*BY_CALL[what], "mine.jsonl:3")
+    found = called(program, trace(program))
     assert isinstance(found, ProgramError)
     assert found.kind == "call"
     assert str(found).startswith("mine.jsonl:3: the call raised ")
@@ -64,14 +67,44 @@ def test_a_call_that_raises_before_its_function_runs_is_an_outcome(what: str) ->
 
 @pytest.mark.parametrize("what", BY_FUNCTION)
 def test_a_function_that_raises_has_a_trace(what: str) -> None:
-    found = called(trace(Program.from_call(*BY_FUNCTION[what])))
+    program = Program.from_call(*BY_FUNCTION[what])
+    found = called(program, trace(program))
     assert isinstance(found, Trace)
     assert found.raised
 
 
 def test_a_marked_function_of_ones_own_may_raise_as_it_likes() -> None:
-    found = called(trace(Program(f"def main():  {MARKER}\n    return f(1)\n")))
-    assert isinstance(found, Trace)
+    program = Program(f"def main():  {MARKER}\n    return f(1)\n")
+    assert isinstance(called(program, trace(program)), Trace)
+
+
+@pytest.mark.parametrize("head", ["def", "async def"])
+def test_a_function_that_only_begins_is_not_called(head: str) -> None:
+    program = Program.from_call(f"{head} f(x):\n    yield x", "1", "mine.jsonl:3")
+    with pytest.raises(
+        ProgramError, match=r"mine\.jsonl:3: the call gave <.*generator object f> and ran nothing of it; have f"
+    ):
+        raise called(program, trace(program))
+    program = Program.from_call("def g(x):\n    yield x\ndef f(x):\n    return g(x)", "1")
+    assert isinstance(called(program, trace(program)), Trace)
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "said"),
+    [
+        (DIVIDES, "1 +", "m:3: its call of f does not parse; check that `input` is its arguments"),
+        (DIVIDES, "it's", "m:3: its call of f does not parse; check that `input` is its arguments"),
+        ("def f(x)", "1", r"m:3: does not compile: expected ':' \(<traced_program>, line 1\)"),
+    ],
+)
+def test_an_input_that_does_not_parse_is_told_from_code_that_does_not_compile(code: str, given: str, said: str) -> None:
+    program = Program.from_call(code, given, "m:3")
+    with pytest.raises(ProgramError) as problem:
+        trace(program)
+    found = called(program, problem.value)
+    assert isinstance(found, ProgramError)
+    assert found.kind == "syntax"
+    assert re.match(said, str(found))
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,16 @@ def test_logs_that_agree_by_what_may_be_chance_are_said(tmp_path: Path, right: l
     )
 
 
+def test_a_copy_with_changes_is_said(tmp_path: Path) -> None:
+    one, other, treated = (
+        samples(tmp_path / f"{name}/samples_t_1.jsonl", HALF, name[0]) for name in ("a/0", "a/1", "b")
+    )
+    lines = one.read_text().splitlines()
+    other.write_text("\n".join([lines[0].replace("a0", "another"), *lines[1:]][::-1]))
+    (remark,) = compare_logs(tmp_path / "a", treated).remarks
+    assert f" agree on {len(HALF) - 1} of {len(HALF)} examples that they share, and may be one log." in remark
+
+
 def test_equal_scores_of_other_answers_are_two_logs(tmp_path: Path) -> None:
     one, other = (samples(tmp_path / f"{side}/samples_t_1.jsonl", [0, 1] * 40, side) for side in ("a", "b"))
     assert compare_logs(one, other).remarks == []

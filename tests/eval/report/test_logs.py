@@ -47,6 +47,31 @@ def test_ids_are_text_and_separators_within_them_are_no_ends_of_lines(tmp_path: 
     assert list(read_logs(tmp_path / "a.jsonl", Reading())["example"]) == ["a\u2028b\x85"]
 
 
+def test_values_of_tables_are_text_and_an_empty_one_is_none(tmp_path: Path) -> None:
+    rows = ["NA,True,,", "null,false,,", "None,,,x", "1.0, 1 ,,x"]
+    (tmp_path / "a.csv").write_text("\n".join(["\ufeffid,right,task,seed", *rows]), encoding="utf-8")
+    found = read_logs(tmp_path / "a.csv", Reading())
+    assert found[["task", "seed", "example"]].to_numpy().tolist() == [
+        ["", "", "NA"],
+        ["", "", "null"],
+        ["", "x", "None"],
+        ["", "x", "1.0"],
+    ]
+    assert list(found["right"]) == [True, False, None, True]
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "right": "False", "task": null}\n')
+    assert read_logs(tmp_path / "a.jsonl", Reading())[["task", "right"]].to_numpy().tolist() == [["", False]]
+    (tmp_path / "a.csv").write_text(f"id,right,answer\n1,1,{'x' * 200_000}\n")
+    assert list(read_logs(tmp_path / "a.csv", Reading())["right"]) == [True]
+    for text, said in (
+        ("id,right\n1,1,1\n", "'1' has more values than"),
+        ('id,right\n"1,1\n', "unexpected end"),
+        ("id,right,right\n1,1,0\n", "the column 'right' is there twice"),
+    ):
+        (tmp_path / "a.csv").write_text(text)
+        with pytest.raises(UserError, match=f"a.csv: cannot be read .*{said}"):
+            read_logs(tmp_path / "a.csv", Reading())
+
+
 @pytest.mark.parametrize("text", ["", "not json", '{"doc_id": 1}', '{"id": 1}', "[1, 2]", "[" * 100_000])
 def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "samples_x_1.jsonl"
@@ -115,6 +140,13 @@ def test_a_mistake_in_a_log_is_said_with_its_line(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(UserError, match=f"^{path}: ?{message}"):
             read_logs(path, Reading())
+
+
+def test_lists_of_logs_are_no_logs(tmp_path: Path) -> None:
+    inspect_log(tmp_path / "a.json", [{"exact": {"value": 1}}])
+    for name in ("logs.json", "eval-set.json", ".eval-set.json"):
+        (tmp_path / name).write_text("{}")
+    assert len(read_logs(tmp_path, Reading())) == 1
 
 
 def test_a_path_without_a_file_is_said(tmp_path: Path) -> None:

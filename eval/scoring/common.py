@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import Frame
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.frames import WrittenFrame
+from remedy.data_gen.traces.kinds import KINDS, kinds
 from remedy.data_gen.traces.parse import ReadFrame, restore
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.window_examples import windows
@@ -19,7 +20,7 @@ from remedy.eval.decoding.context_window import Sight
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED
 from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
-from remedy.eval.records.schema import Constrained, OutOf, Score
+from remedy.eval.records.schema import PARTS, Constrained, Counted, OutOf, Score
 from remedy.eval.scoring.operations import causing_frame, operation_of
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -119,6 +120,22 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
     return operation_of(example.trace.program, at.source, state)
 
 
+def counted(decoded: Decoded, rights: Mapping[Role, Mapping[int, bool]]) -> Counted:
+    """Count what is right of a trace's states, actions and values, and of each kind of them. `rights`: by role, whether each is, by the
+    number of its frame."""
+    example, found = decoded.example, dict[str, float | None]()
+    of_kind = kinds(example.trace, example.frames, example.reveal)
+    for role, (share, count) in PARTS.items():
+        right = rights[role]
+        roles = {role, Role.EVENT} if role is Role.ACTION else {role}
+        exact = judged(decoded, roles, sum(right.values()), len(right))
+        found |= {share: exact, count: len(right)}
+        for name in KINDS[role]:
+            mine = of_kind[name] & right.keys()
+            found |= {name: len(mine), f"{name}_right": None if exact is None else sum(right[one] for one in mine)}
+    return cast(Counted, found)
+
+
 def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> float | None:
     """The share that is right of what the model had to write of some roles; None if that is nothing."""
     return part / whole if whole and not decoded.wrote.isdisjoint(roles) else None
@@ -195,6 +212,11 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
     def nothing(*roles: Role) -> float | None:
         return None if set(roles).isdisjoint(writes) else 0.0
 
+    none: dict[str, Any] = {}
+    for role, (share, count) in PARTS.items():
+        exact = nothing(role, Role.EVENT) if role is Role.ACTION else nothing(role)
+        none |= {share: exact, count: 0, **dict.fromkeys(KINDS[role], 0)}
+        none |= {f"{name}_right": None if exact is None else 0 for name in KINDS[role]}
     return {
         "right": None if answer_fed else False,
         "valid_format": False,
@@ -214,14 +236,9 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "operation": "",
         "answer": "",
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        "state_exact": nothing(Role.STATE),
-        "action_exact": nothing(Role.EVENT, Role.ACTION),
-        "value_exact": nothing(Role.VALUE),
+        **cast(Counted, none),
         "key_match": nothing(Role.QUERY, Role.STATE),
         "key_value_match": nothing(Role.STATE),
-        "states": 0,
-        "actions": 0,
-        "returns": 0,
         "respelled": 0,
         **constrained(()),
         **_out_of({}),

@@ -18,6 +18,7 @@ from remedy.eval.report.fairness import as_it_is, judged
 from remedy.eval.report.page import report as write_report
 from remedy.eval.report.reading import variants_of
 from remedy.eval.report.verdicts import Verdict, decide
+from remedy.eval.report.wording import tokens_of
 from remedy.launch.experiment import ExperimentConfig
 from remedy.settings import load
 
@@ -140,7 +141,7 @@ def row(item: Verdict) -> list[str]:
         f"{100 * item.found.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})",
         f"{item.evidence.p_value:.4f}",
         f"{item.level:.4f}",
-        f"x {item.token_ratio:.2f}",
+        tokens_of(item).replace("\n", ", "),
     ]
 
 

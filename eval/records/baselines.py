@@ -1,7 +1,8 @@
-"""Baselines without a model: a guess, the start given back, always the most frequent answer."""
+"""Baselines without a model: for answers a guess, the start given back, one answer for all; for parts of frames, rules."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -17,6 +18,15 @@ NAMES = {"chance": "chance", "start": "answering with the start", "majority": "m
 """How reports call them."""
 
 
+RULES = {
+    "state_exact": ("nothing changed", "unchanged_states", "states"),
+    "changed_state_exact": ("nothing changed", "", "changed_states"),
+    "action_exact": ("the line below", "lines_below", "actions"),
+    "value_exact": ("the value before", "values_repeated", "returns"),
+}
+"""By a share of frames: the rule's name, the column that counts what it has right, if anything, and that of all."""
+
+
 class Baselines(TypedDict):
     """Shares of right answers without a model, over the true examples of a condition; None where there is none."""
 
@@ -30,11 +40,28 @@ class Baselines(TypedDict):
 
 def baselines(rows: pd.DataFrame) -> Baselines:
     """Those of one condition's records."""
-    answers = rows["true_answer"][rows["true_answer"] != ""]
+    return {name: _mean(outcomes) for name, outcomes in _answers(rows).items()}  # type: ignore[return-value]
+
+
+def rule_for(rows: pd.DataFrame, share: str) -> tuple[str, pd.Series]:
+    """The name of the best rule for a share of records, and that share of each record by it; no name where none is known, as of records
+    that were made before states were counted by kind."""
+    if share == "right":
+        known = {NAMES[name]: outcomes for name, outcomes in _answers(rows).items() if _mean(outcomes) is not None}
+        return max(known.items(), key=lambda one: one[1].mean(), default=("", rows["chance"]))
+    name, right, of = RULES[share]
+    if of not in rows or right not in {"", *rows} or rows[of].isna().any():
+        return "", rows["chance"]
+    return name, (rows[right] if right else 0) / rows[of].clip(lower=1)
+
+
+def _answers(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    answers = rows["true_answer"].where(rows["true_answer"] != "")
+    most = answers.value_counts().index[:1]
     return {
-        "chance": _mean(rows["chance"]),
-        "start": _mean(rows["start_right"]),
-        "majority": float(answers.value_counts().iloc[0] / len(rows)) if len(answers) else None,
+        "chance": rows["chance"],
+        "start": rows["start_right"],
+        "majority": answers.isin(most).astype(float) if len(most) else rows["chance"] * math.nan,
     }
 
 

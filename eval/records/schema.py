@@ -91,6 +91,13 @@ PARTS = {
     Role.VALUE: ("value_exact", "returns"),
 }
 """By role, the share of a trace's frames that is right, and their number."""
+FRAMES = {
+    "state": PARTS[Role.STATE],
+    "changed_state": ("changed_state_exact", "changed_states"),
+    "action": PARTS[Role.ACTION],
+    "value": PARTS[Role.VALUE],
+}
+"""The same by what is counted."""
 
 
 class Counted(TypedDict):
@@ -300,8 +307,9 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
 
 
 def label_columns(records: pd.DataFrame) -> list[str]:
-    """The labels that the records have, in the order of their declaration; a report's column `variant` is none."""
-    found = [str(column) for column in records.columns if column not in (*Record.__annotations__, "variant")]
+    """The labels that the records have, in the order of their declaration; a report's own columns are none."""
+    own = (*Record.__annotations__, "variant", "changed_state_exact")
+    found = [str(column) for column in records.columns if column not in own]
     places = {name: place for place, name in enumerate(LABELS)}
     return sorted(found, key=lambda name: places.get(name, len(places)))
 
@@ -316,6 +324,14 @@ def rank(name: str, value: Any) -> Any:
 
 def _natural(text: str) -> tuple[str | int, ...]:
     return tuple(int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", text)))
+
+
+def with_changed(records: pd.DataFrame) -> pd.DataFrame:
+    """Return the records with the share of `changed_states` that is right, unless they were made before these were counted."""
+    if "changed_states" not in records:
+        return records
+    share = records["changed_states_right"].astype(float) / records["changed_states"].clip(lower=1)
+    return records.assign(changed_state_exact=share)
 
 
 def answered(records: pd.DataFrame) -> pd.DataFrame:

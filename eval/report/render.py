@@ -168,6 +168,9 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
     for name, (side, rates) in sides.items():
         record |= {name: side.run, f"{name}_where": side.where, f"{name}_mean": rates.estimate.mean}
         record |= {f"{name}_seeds": list(rates.points), f"{name}_solved": rates.solved}
+    if item.above is not None:
+        ends = zip(("above_without_low", "above_without_high"), item.above.interval())
+        record |= dict(zip(("without", "without_mean"), item.without), above_without=item.above.difference) | dict(ends)
     low, high = item.interval
     return {
         **record,
@@ -177,7 +180,10 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
         "level": item.level,
         "p": item.evidence.p_value,
         "asked": item.evidence.asked,
-        "token_ratio": None if math.isnan(item.token_ratio) else item.token_ratio,
+        **{
+            name: None if math.isnan(ratio) else ratio
+            for name, ratio in (("token_ratio", item.token_ratio), ("written_ratio", item.written_ratio))
+        },
         "programs": item.programs,
         "remarks": list(item.remarks),
         "refused": item.refused,
@@ -189,9 +195,11 @@ def condition_record(condition: ConditionSummary) -> dict[str, Any]:
     about: Mapping[str, Any] = condition
     found = {key: about[key] for key in ("run", "variant", "diagnostic")} | condition["labels"]
     found |= {key: about[key] for key in ("examples", "programs", "truncated", "trace_tokens", "written_tokens")}
-    for key in ("right", "state_exact", "action_exact", "value_exact", "valid_format"):
-        if (one := about[key]) is not None:
+    rates = {**about, "changed_states": about["per_frame"].get("changed_states")}
+    for key in ("right", "changed_states", "state_exact", "action_exact", "value_exact", "valid_format"):
+        if (one := rates[key]) is not None:
             found |= {key: one.mean, f"{key}_low": one.low, f"{key}_high": one.high}
+    found |= {f"{name}_without": share for name, share in about["rules"].items()}
     return found | {name: share for name, share in about["baselines"].items() if share is not None}
 
 

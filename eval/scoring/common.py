@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example
@@ -120,19 +120,18 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
     return operation_of(example.trace.program, at.source, state)
 
 
-def counted(decoded: Decoded, rights: Mapping[Role, Mapping[int, bool]]) -> Counted:
-    """Count what is right of a trace's states, actions and values, and of each kind of them. `rights`: by role, whether each is, by the
-    number of its frame."""
-    example, found = decoded.example, dict[str, float | None]()
-    of_kind = kinds(example.trace, example.frames, example.reveal)
+def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None) -> Counted:
+    """Count what is right of a trace's states, actions and values, and of each kind of them. `writes`: the roles that are the model's;
+    `rights`: by role, whether each is right, by the number of its frame; `example`: None of one that is not decoded."""
+    of_kind = kinds(example.trace, example.frames, example.reveal) if example else {}
+    found: dict[str, float | None] = {}
     for role, (share, count) in PARTS.items():
-        right = rights[role]
-        roles = {role, Role.EVENT} if role is Role.ACTION else {role}
-        exact = judged(decoded, roles, sum(right.values()), len(right))
-        found |= {share: exact, count: len(right)}
-        for name in KINDS[role]:
-            mine = of_kind[name] & right.keys()
-            found |= {name: len(mine), f"{name}_right": None if exact is None else sum(right[one] for one in mine)}
+        right = rights.get(role, {})
+        own = role in writes or (role is Role.ACTION and Role.EVENT in writes)
+        mine = {name: of_kind.get(name, set()) & right.keys() for name in KINDS[role]}
+        exact = sum(right.values()) / len(right) if right else None if example else 0.0
+        found |= {share: exact if own else None, count: len(right), **{name: len(of) for name, of in mine.items()}}
+        found |= {f"{name}_right": sum(right[one] for one in of) if own else None for name, of in mine.items()}
     return cast(Counted, found)
 
 
@@ -212,11 +211,6 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
     def nothing(*roles: Role) -> float | None:
         return None if set(roles).isdisjoint(writes) else 0.0
 
-    none: dict[str, Any] = {}
-    for role, (share, count) in PARTS.items():
-        exact = nothing(role, Role.EVENT) if role is Role.ACTION else nothing(role)
-        none |= {share: exact, count: 0, **dict.fromkeys(KINDS[role], 0)}
-        none |= {f"{name}_right": None if exact is None else 0 for name in KINDS[role]}
     return {
         "right": None if answer_fed else False,
         "valid_format": False,
@@ -236,7 +230,7 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "operation": "",
         "answer": "",
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        **cast(Counted, none),
+        **counted(writes, {}, None),
         "key_match": nothing(Role.QUERY, Role.STATE),
         "key_value_match": nothing(Role.STATE),
         "respelled": 0,

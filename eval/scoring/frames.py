@@ -197,7 +197,7 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
         alone = read_part(decoded, set(roles), tokenizer) if decoded.structure_fed else found
         return [*alone.in_full, *[None] * (len(true.frames) - len(alone.frames))]
 
-    states, actions, returned = dict[int, bool](), dict[int, bool](), dict[int, bool]()
+    rights: dict[Role, dict[int, bool]] = {Role.STATE: {}, Role.ACTION: {}, Role.VALUE: {}}
     named = valued = variables = 0
     parts = zip(
         (frame.number for frame in decoded.example.frames),
@@ -210,22 +210,22 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
     for number, frame, act, state, asked, said in parts:
         assert frame is not None
         if frame.event is not None or frame.source:  # a session may end with a state alone
-            actions[number] = act is not None and act.event is frame.event and act.source == frame.source
+            rights[Role.ACTION][number] = act is not None and act.event is frame.event and act.source == frame.source
         if frame.value is not None:
             same = said is not None and said.event is frame.event and same_value(said.value or "", frame.value)
-            returned[number] = same
+            rights[Role.VALUE][number] = same
         if frame.locals is None:
             continue
         own = (state.locals if state is not None else None) or {}
         exact = state is not None and state.locals is not None and list(own.items()) == list(frame.locals.items())
-        states[number] = exact
+        rights[Role.STATE][number] = exact
         variables += len(frame.locals)
         shown = (asked.locals if asked is not None else None) or {}
         named += sum(name in shown for name in frame.locals)
         valued += sum(own.get(name) == value for name, value in frame.locals.items())
     names = Role.QUERY if FORMATS[decoded.data.format].session else Role.STATE
     return {
-        **counted(decoded, {Role.STATE: states, Role.ACTION: actions, Role.VALUE: returned}),
+        **counted(decoded.wrote, rights, decoded.example),
         "key_match": judged(decoded, {names}, named, variables),
         "key_value_match": judged(decoded, {Role.STATE}, valued, variables),
         "respelled": sum(_respelled(true, found, place) for place in range(len(true.frames))),

@@ -170,7 +170,7 @@ def _matches(decoded: Decoded, places: Sequence[_Place]) -> Matches:
     values = [place.right and (decoded.parallel or named.get(place.position - 1, True)) for place in shown]
     respelled = {place.frame for place in shown if place.right and place.written != place.token}
     return Matches(
-        **counted(decoded, rights),
+        **counted(decoded.wrote, rights, decoded.example),
         key_match=judged(decoded, {Role.QUERY}, sum(named.values()), len(named)),
         key_value_match=judged(decoded, {Role.STATE}, sum(values), len(values)),
         respelled=len(respelled - wrong_states),

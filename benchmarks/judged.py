@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks import packed
+from remedy.data_gen.traces.judge import same_text
 from remedy.eval.records.failures import UNTRACED
 from remedy.eval.records.schema import Record, rank
 from remedy.eval.report.comparison import Comparison, Side
@@ -154,8 +155,10 @@ def right(rows: pd.DataFrame) -> pd.Series:
     """Return which answers are right, of programs that could be traced; where states were fed, which last states are predicted as they
     are."""
     traced = rows[rows["failure"] != UNTRACED]
-    said = traced["answer"] == traced["true_answer"]
-    return said if traced["right"].isna().all() else traced["right"].astype(bool)
+    if not traced["right"].isna().all():
+        return traced["right"].astype(bool)
+    answers = zip(traced["answer"], traced["true_answer"], traced["string_encoding"])
+    return pd.Series([same_text(*answer) for answer in answers], traced.index)
 
 
 def rate_rows(question: Path) -> list[list[str]]:

@@ -37,14 +37,14 @@ def kinds(trace: Trace, written: Sequence[WrittenFrame], reveal: RevealConfig) -
     last = {-1: len(trace.setup)}
     before: str | None = None
     for number, (frame, level) in enumerate(zip(trace.frames, levels(trace.frames))):
-        called = frame.event is Event.CALL
-        if called:
+        at = bisect_right(code, last.get(level, 0))
+        below, last[level] = code[at : at + 1], frame.line
+        if called := frame.event is Event.CALL:
             states[level] = {}
-        elif frame.event is Event.LINE and frame.line in code[(at := bisect_right(code, last.get(level, 0))) : at + 1]:
-            found["lines_below"].add(number)
-        last[level] = frame.line
         if number not in shown:
             continue
+        if frame.event is Event.LINE and frame.source and frame.line in below:
+            found["lines_below"].add(number)
         if (names := shown[number].locals) is not None and frame.locals is not None:
             state, known = {name: frame.locals[name].text for name in names}, states.get(level, {})
             partial = reveal.locals in ("one_in_turn", "one_at_random")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -13,22 +12,27 @@ if TYPE_CHECKING:
 Shares = Mapping[str, Mapping[float, float]]
 """The share of each baseline at every value of an axis."""
 STYLES = {"chance": "-", "start": "--", "majority": ":"}
-"""Their lines."""
-NAMES = {"chance": "chance", "start": "answering with the start", "majority": "most frequent answer"}
-"""How reports call them."""
-
-
-RULES = {
-    "state_exact": ("nothing changed", "unchanged_states", "states"),
-    "changed_state_exact": ("nothing changed", "", "changed_states"),
-    "action_exact": ("the line below", "lines_below", "actions"),
-    "value_exact": ("the value before", "values_repeated", "returns"),
+"""The lines of those of answers."""
+NAMES = {
+    "chance": "chance",
+    "start": "answering with the start",
+    "majority": "most frequent answer",
+    "nothing_changed": "nothing changed",
+    "line_below": "the line below",
+    "value_before": "the value before",
 }
-"""By a share of frames: the rule's name, the column that counts what it has right, if anything, and that of all."""
+"""How reports call them."""
+RULES = {
+    "state_exact": ("nothing_changed", "unchanged_states", "states"),
+    "action_exact": ("line_below", "lines_below", "actions"),
+    "value_exact": ("value_before", "values_repeated", "returns"),
+}
+"""By a share of frames, the rule for it, the column that counts what it has right, and that of all."""
 
 
 class Baselines(TypedDict):
-    """Shares of right answers without a model, over the true examples of a condition; None where there is none."""
+    """Shares that are right without a model, over the true examples of a condition; None where there is none. The first are of answers,
+    the others means of shares of frames."""
 
     chance: float | None
     """Of guesses among the answers that are possible, as far as the task knows them."""
@@ -36,33 +40,28 @@ class Baselines(TypedDict):
     """Of answering with what a program starts from: its input, or the initial state."""
     majority: float | None
     """Of the answer that is the most frequent one of these examples."""
+    nothing_changed: float | None
+    """Of the state last shown of a call, for its states (`data_gen.traces.kinds`); so with the next two."""
+    line_below: float | None
+    """Of the next line below, for actions."""
+    value_before: float | None
+    """Of the value before, for values."""
 
 
 def baselines(rows: pd.DataFrame) -> Baselines:
     """Those of one condition's records."""
-    return {name: _mean(outcomes) for name, outcomes in _answers(rows).items()}  # type: ignore[return-value]
+    every = {name: each for share in ("right", *RULES) for name, each in outcomes(rows, share).items()}
+    return {name: _mean(every[name]) if name in every else None for name in NAMES}  # type: ignore[return-value]
 
 
-def rule_for(rows: pd.DataFrame, share: str) -> tuple[str, pd.Series]:
-    """The name of the best rule for a share of records, and that share of each record by it; no name where none is known, as of records
-    that were made before states were counted by kind."""
-    if share == "right":
-        known = {NAMES[name]: outcomes for name, outcomes in _answers(rows).items() if _mean(outcomes) is not None}
-        return max(known.items(), key=lambda one: one[1].mean(), default=("", rows["chance"]))
-    name, right, of = RULES[share]
-    if of not in rows or right not in {"", *rows} or rows[of].isna().any():
-        return "", rows["chance"]
-    return name, (rows[right] if right else 0) / rows[of].clip(lower=1)
-
-
-def _answers(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    answers = rows["true_answer"].where(rows["true_answer"] != "")
-    most = answers.value_counts().index[:1]
-    return {
-        "chance": rows["chance"],
-        "start": rows["start_right"],
-        "majority": answers.isin(most).astype(float) if len(most) else rows["chance"] * math.nan,
-    }
+def outcomes(rows: pd.DataFrame, share: str) -> dict[str, pd.Series]:
+    """What each baseline has of a share of records, in each of them; none where they do not count it."""
+    if share != "right":
+        name, right, of = RULES.get(share, ("", "", ""))
+        return {name: rows[right] / rows[of].clip(lower=1)} if right in rows else {}
+    most = rows["true_answer"][rows["true_answer"] != ""].value_counts().index[:1]
+    constant = {"majority": rows["true_answer"].isin(most).astype(float)} if len(most) else {}
+    return {"chance": rows["chance"], "start": rows["start_right"], **constant}
 
 
 def _mean(values: pd.Series) -> float | None:
@@ -82,11 +81,11 @@ def highest(conditions: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
 
 
 def along(conditions: Iterable[tuple[float, Mapping[str, Any]]]) -> dict[str, dict[float, float]]:
-    """The highest share of each baseline at every place of an axis, of conditions with their places."""
-    found: dict[str, dict[float, float]] = {name: {} for name in NAMES}
+    """The highest share of each baseline of answers at every place of an axis, of conditions with their places."""
+    found: dict[str, dict[float, float]] = {name: {} for name in STYLES}
     for place, condition in conditions:
-        for name, share in condition["baselines"].items():
-            if share is not None:
+        for name in found:
+            if (share := condition["baselines"][name]) is not None:
                 found[name][place] = max(share, found[name].get(place, 0.0))
     return {name: points for name, points in found.items() if points}
 

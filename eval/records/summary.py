@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict
 import pandas as pd
 
 from remedy.checksums import write_json
-from remedy.eval.records.baselines import Baselines, baselines, rule_for
+from remedy.eval.records.baselines import Baselines, baselines
 from remedy.eval.records.failures import UNTRACED, Failure
 from remedy.eval.records.schema import (
     FRAMES,
@@ -50,8 +50,6 @@ class ConditionSummary(TypedDict):
     what they are read from was fed."""
     baselines: Baselines
     """What would be right without a model."""
-    rules: dict[str, float]
-    """Shares of states, actions and values that the best rules without a model have right, by the names of the shares."""
     valid_format: Estimate | None
     """Share of traces that read as traces."""
     truncated: float
@@ -122,9 +120,6 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "untraced": counts(everything.loc[everything["failure"] == UNTRACED, "outcome"]),
         "right": rate_of(answered(rows), "right"),
         "baselines": baselines(rows),
-        "rules": {
-            share: float(each.mean()) for share, _ in PARTS.values() for name, each in [rule_for(rows, share)] if name
-        },
         "valid_format": rate_of(rows, "valid_format"),
         "truncated": _mean_of(rows["truncated"]),
         "trace_tokens": _mean_of(rows[TRACE_COLUMNS].sum(axis=1)),

@@ -47,9 +47,7 @@ class Group:
     def share(self, key: str, count: str = "") -> str:
         """A share of the runs as a cell, with the best rule without a model. `count`: of a share by frame, the frames' number."""
         said = mean_of((run["per_frame"].get(count) if count else run[key]) for run in self.runs)  # type: ignore[literal-required]
-        name, rate, above = (
-            against_rule(self.records, key, count) if said and key in baselines.RULES else ("", 0.0, None)
-        )
+        name, rate, above = against_rule(self.records, key, count) if said else ("", 0.0, None)
         return f"{said}\n{name} {100 * rate:.0f} %: {points_of(above)}" if above else said
 
     def counts(self, column: str) -> dict[str, int]:
@@ -76,14 +74,14 @@ def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Float
 def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, float, Difference | None]:
     """The name of the best rule without a model for a share of runs' records, its rate on the examples that all of them have, and the
     runs less the rule on the same ones; no name where none is known. `count`: as of `outcomes_of`."""
-    name, of_rule = baselines.rule_for(rows, share)
-    if not name or not rows[share].notna().any():
+    rules = {name: each for name, each in baselines.outcomes(rows, share).items() if each.notna().all()}
+    if not rules:
         return "", 0.0, None
-    rule = rows.assign(**{share: of_rule}, run="").drop_duplicates(PAIRED)
-    outcomes, clusters = outcomes_of(pd.concat([rows, rule]), share, count)
-    if not outcomes.size:
-        return "", 0.0, None
-    return name, float(outcomes[-1].mean()), compare(outcomes[-1:], outcomes[:-1], clusters, standing=(True, False))
+    name = max(rules, key=lambda name: float(rules[name].mean()))
+    rule = rows.assign(**{share: rules[name]}, run="").drop_duplicates(PAIRED)
+    right, clusters = outcomes_of(pd.concat([rows, rule]), share, count)
+    above = compare(right[-1:], right[:-1], clusters, standing=(True, False))
+    return baselines.NAMES[name], above.baseline, above
 
 
 def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Group]:

@@ -168,9 +168,6 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
     for name, (side, rates) in sides.items():
         record |= {name: side.run, f"{name}_where": side.where, f"{name}_mean": rates.estimate.mean}
         record |= {f"{name}_seeds": list(rates.points), f"{name}_solved": rates.solved}
-    if item.above is not None:
-        ends = zip(("above_without_low", "above_without_high"), item.above.interval())
-        record |= dict(zip(("without", "without_mean"), item.without), above_without=item.above.difference) | dict(ends)
     low, high = item.interval
     return {
         **record,
@@ -180,10 +177,10 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
         "level": item.level,
         "p": item.evidence.p_value,
         "asked": item.evidence.asked,
-        **{
-            name: None if math.isnan(ratio) else ratio
-            for name, ratio in (("token_ratio", item.token_ratio), ("written_ratio", item.written_ratio))
-        },
+        "token_ratio": None if math.isnan(item.token_ratio) else item.token_ratio,
+        "written_ratio": None if math.isnan(item.written_ratio) else item.written_ratio,
+        "without": item.without[0],
+        "above_without": [item.above.difference, *item.above.interval()] if item.above else [],
         "programs": item.programs,
         "remarks": list(item.remarks),
         "refused": item.refused,
@@ -199,7 +196,6 @@ def condition_record(condition: ConditionSummary) -> dict[str, Any]:
     for key in ("right", "changed_states", "state_exact", "action_exact", "value_exact", "valid_format"):
         if (one := rates[key]) is not None:
             found |= {key: one.mean, f"{key}_low": one.low, f"{key}_high": one.high}
-    found |= {f"{name}_without": share for name, share in about["rules"].items()}
     return found | {name: share for name, share in about["baselines"].items() if share is not None}
 
 

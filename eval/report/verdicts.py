@@ -118,16 +118,17 @@ def _compared(
     both = before.merge(second, on=keys, suffixes=("_before", "_after"), validate="1:1")
     free = {fed_as(name) for side in sides for name in side["forcing"].unique()} == {"free"}
     share, count = FRAMES.get(comparison.metric, ("right", ""))
+    if count and not before[count].any():
+        raise ConfigError(f"{comparison.where}: these programs have no {count.replace('_', ' ')}")
     name, rate, above = against_rule(after, share, count)
-    without = name, rate
     return Verdict(
         comparison,
-        *_rates(comparison, before, after, untrained, without),
+        *_rates(comparison, before, after, untrained, rate if name else None),
         token_ratio=_ratio(both, "cost"),
         written_ratio=_ratio(both, "written_tokens") if free else math.nan,
         word=None if diagnosis else VerdictWord.INCONCLUSIVE,
         programs=before.loc[before[count] > 0 if count else before.index, "example"].nunique(),
-        without=without,
+        without=(name, rate),
         above=above,
         runs=tuple(frozenset(side["run"]) for side in sides),
         conditions=tuple(frozenset(side["condition"]) for side in sides),
@@ -149,22 +150,20 @@ def _rates(
     before: pd.DataFrame,
     after: pd.DataFrame,
     untrained: Collection[str],
-    without: tuple[str, float],
+    without: float | None,
 ) -> tuple[Difference, Repeated, Repeated, Evidence]:
     where, (share, count) = comparison.where, FRAMES.get(comparison.metric, ("right", ""))
     if count and (pd.concat([before, after]).groupby("pair")[count].nunique() > 1).any():
         raise ConfigError(
             f"{where}: metric {comparison.metric}: the sides show other numbers of {count}, whose shares cannot be paired"
         )
-    if count and not before[count].any():
-        raise ConfigError(f"{where}: metric {comparison.metric}: these programs have no {count.replace('_', ' ')}")
     (first, clusters), (second, _) = (outcomes_of(side, share, count) for side in (before, after))
     runs = [set(side["run"]) for side in (before, after)]
     standing = runs[0] <= set(untrained), runs[1] <= set(untrained)
     difference = compare(first, second, clusters, runs[0] == runs[1], standing)
-    if comparison.solved_at == "above chance" and not without[0]:
+    solved_at = without if isinstance(comparison.solved_at, str) else comparison.solved_at
+    if solved_at is None:
         raise ConfigError(f"{where}: solved_at: no guess is known for these programs: give a share")
-    solved_at = without[1] if isinstance(comparison.solved_at, str) else comparison.solved_at
     baseline, treatment = (over_seeds(side, clusters, solved_at) for side in (first, second))
     if comparison.asks and not difference.repeated:
         raise ConfigError(f"{where}: asks does nothing: a side has one seed, so that nothing is asked of recipes")

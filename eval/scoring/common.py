@@ -128,7 +128,7 @@ def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]],
     for role, (share, count) in PARTS.items():
         right = rights.get(role, {})
         own = role in writes or (role is Role.ACTION and Role.EVENT in writes)
-        mine = {name: of_kind.get(name, set()) & right.keys() for name in KINDS[role]}
+        mine = {name: of_kind.get(name, ()) for name in KINDS[role]}
         exact = sum(right.values()) / len(right) if right else None if example else 0.0
         found |= {share: exact if own else None, count: len(right), **{name: len(of) for name, of in mine.items()}}
         found |= {f"{name}_right": sum(right[one] for one in of) if own else None for name, of in mine.items()}

@@ -36,6 +36,7 @@ def kinds(trace: Trace, written: Sequence[WrittenFrame], reveal: RevealConfig) -
     states = {-1: {name: value for name, _, value in (line.partition(" = ") for line in trace.setup)}}
     last = {-1: len(trace.setup)}
     before: str | None = None
+    partial = reveal.locals in ("one_in_turn", "one_at_random")
     for number, (frame, level) in enumerate(zip(trace.frames, levels(trace.frames))):
         at = bisect_right(code, last.get(level, 0))
         below, last[level] = code[at : at + 1], frame.line
@@ -47,11 +48,11 @@ def kinds(trace: Trace, written: Sequence[WrittenFrame], reveal: RevealConfig) -
             found["lines_below"].add(number)
         if (names := shown[number].locals) is not None and frame.locals is not None:
             state, known = {name: frame.locals[name].text for name in names}, states.get(level, {})
-            partial = reveal.locals in ("one_in_turn", "one_at_random")
-            same = [*state.items()] == [(name, known[name]) for name in (state if partial else known) if name in known]
-            kind = "unchanged_states" if same else "argument_states" if called else "changed_states"
-            found[kind].add(number)
-            states[level] = {**known, **state} if partial else state
+            if partial:
+                state = {**known, **state}
+            same = [*state.items()] == [*known.items()]
+            found["unchanged_states" if same else "argument_states" if called else "changed_states"].add(number)
+            states[level] = state
         if frame.value is not None:
             if before is not None and same_value(frame.value.text, before):
                 found["values_repeated"].add(number)

@@ -55,7 +55,7 @@ def baselines(rows: pd.DataFrame) -> Baselines:
 
 
 def outcomes(rows: pd.DataFrame, share: str) -> dict[str, pd.Series]:
-    """What each baseline has of a share of records, in each of them; none where they do not count it."""
+    """Return what each baseline has of a share in each record; none where they do not count it."""
     if share != "right":
         name, right, of = RULES.get(share, ("", "", ""))
         return {name: rows[right] / rows[of].clip(lower=1)} if right in rows else {}

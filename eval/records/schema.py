@@ -91,11 +91,8 @@ PARTS = {
     Role.VALUE: ("value_exact", "returns"),
 }
 """By role, the share of a trace's frames that is right, and their number."""
-FRAMES = {
-    "state": PARTS[Role.STATE],
-    "changed_state": ("changed_state_exact", "changed_states"),
-    "action": PARTS[Role.ACTION],
-    "value": PARTS[Role.VALUE],
+FRAMES = {role.label: part for role, part in PARTS.items()} | {
+    "changed_state": ("changed_state_exact", "changed_states")
 }
 """The same by what is counted."""
 

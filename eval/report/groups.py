@@ -47,6 +47,8 @@ class Group:
     def share(self, key: str, count: str = "") -> str:
         """A share of the runs as a cell, with the best rule without a model. `count`: of a share by frame, the frames' number."""
         said = mean_of((run["per_frame"].get(count) if count else run[key]) for run in self.runs)  # type: ignore[literal-required]
+        if said and count == "changed_states":
+            return f"{said}\nnothing changed 0 %"
         name, rate, above = against_rule(self.records, key, count) if said else ("", 0.0, None)
         return f"{said}\n{name} {100 * rate:.0f} %: {points_of(above)}" if above else said
 

@@ -22,7 +22,7 @@ DIAGNOSIS_HEAD = ["Fed", "Without", "With it", "Difference", "Tokens"]
 METRICS = {
     "answer": ("right", ""),
     "state": ("states right", "states, by frame"),
-    "changed_state": ("changed states right", "changed states, by frame, of which nothing changed has none"),
+    "changed_state": ("changed states right", "changed states, by frame (nothing changed: 0 %)"),
     "action": ("actions right", "actions, by frame"),
 }
 """The words of a metric: in a sentence, and where it is not right answers."""

@@ -102,7 +102,8 @@ Outcomes: {outcomes}.
 
 `spans`: the trace as pieces of text with their role, frame number, and whether a piece is one special token or
 the text of a string value; `input_ids`, `roles` ({", ".join(f"{role.value} {role.label}" for role in Role)})
-`frames` and `strings`: the same per token; `program`, `answer`, `outcome`, `index`; the slices above.
+`frames` and `strings`: the same per token (`remedy.load_tokenizer(folder).decode(ids)` gives
+their text); `program`, `answer`, `outcome`, `index`; the slices above.
 
 ## Configuration
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny, model_validator
 
@@ -14,8 +16,9 @@ from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.messages import shown
 from remedy.registry import by_kind
-from remedy.settings import Settings, low_high
+from remedy.settings import ABSENT, ConfigError, Settings, low_high, read_stored, take_out
 
+log = logging.getLogger(__name__)
 HIGHEST_LINE = 1_000_000
 """The highest number that a first line may have."""
 
@@ -105,3 +108,20 @@ class DataConfig(Settings):
     def writes_sessions(self) -> bool:
         """Say if the format writes a session of commands where the task has one."""
         return FORMATS[self.format].session
+
+
+def read_stored_run(path: Path) -> dict[str, Any]:
+    """Read the settings of a run, if any are stored, without the interpreter and isolation of programs: these are the user's alone.
+
+    Raises:
+        ConfigError: as `read_stored`, or `data` is no section.
+    """
+    written = read_stored(path) if path.exists() else {}
+    if not isinstance(data := written.setdefault("data", {}), dict):
+        raise ConfigError(f"{path}: key 'data': must be a section, such as {{key: value}}, got {shown(data)}")
+    for key in ("python", "isolation"):
+        value = take_out(written, f"data.task.tracer.{key}")
+        if value not in (ABSENT, None, "auto"):
+            words = f"(data.task.tracer.{key}, or set.task.tracer.{key} of an evaluation)"
+            log.warning("%s: task.tracer.%s %s is left out: what you give decides %s", path, key, shown(value), words)
+    return written

@@ -14,26 +14,30 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.execution.pool import Outcome
 from remedy.data_gen.execution.program import ProgramError, Trace
 from remedy.data_gen.roles import Role, Span
+from remedy.data_gen.splits import ALL
 from remedy.data_gen.tasks import Drawn
-from remedy.data_gen.tasks.task import TokenArrays
+from remedy.data_gen.tasks.task import Task, TokenArrays
 from remedy.data_gen.traces.budget import allows_partial_trace, densest_reveal, describe
 from remedy.data_gen.traces.frames import Rendered, WrittenFrame
 from remedy.data_gen.traces.marks import MARK, draw_marks
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.values import same_value
-from remedy.settings import ConfigError
+from remedy.settings import ConfigError, UserError
 
 OVER_BUDGET = "budget"
 """The outcome of a program whose trace has too many tokens under any reveal."""
 NO_RESULT = "raised"
 """The outcome of a program that raised, where its returned value alone is asked for: it has none."""
+SAMPLE, LISTED = 50, 8
+"""Given programs that are tried before an experiment, at most, and how many of those that have no trace are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,23 @@ def executions(data: DataConfig, split: str, indices: Sequence[int], workers: in
         outcomes = task.execute(drawn, allows_partial_trace(data.reveal), workers)
         done = (Execution(i, split, one, _checked(one, outcome)) for i, one, outcome in zip(places, drawn, outcomes))
         return [_placed(execution, data) for execution in done]
+
+
+@lru_cache(maxsize=24)
+def untraced(task: Task) -> tuple[str, ...]:
+    """Trace a sample of given programs, and return lines on those that have no trace; none where all have one.
+
+    Raises:
+        UserError: none has a trace, or no sandbox can be started.
+    """
+    count = task.count(ALL) or 0
+    tried = executions(DataConfig(task=task), ALL, range(0, count, count // SAMPLE + 1))
+    problems = [f"{one.kind}: {one.outcome}" for one in tried if one.kind != "ok"]
+    asked = f"{task.name}: {len(problems)} of {len(tried)} programs that were tried have no trace"
+    lines = (f"{asked}; correct them, or they are left out:", *problems[:LISTED])
+    if tried and len(problems) == len(tried):
+        raise UserError("\n".join(lines))
+    return lines if problems else ()
 
 
 def fit_to_budget(

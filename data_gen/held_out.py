@@ -40,12 +40,7 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
     whole = set(data.task.held_out())
     for where, source in sources:
         own = set(source.task.held_out())
-        drawn_from = [(one.seed, one.task.symbols()) for one in (data, source)]
-        if (
-            "held_out_pairs" in dict(own)
-            and all(symbols for _, symbols in drawn_from)
-            and drawn_from[0] != drawn_from[1]
-        ):
+        if draws_other_pairs(data, source):
             raise ValueError(f"{where}: another seed, n or moves draws other held-out pairs than data does: remove it")
         for key, value in sorted(own - whole, key=str):
             raise ValueError(
@@ -57,6 +52,12 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
                 raise ValueError(
                     f"{where}: trains on what data.task.{key} {cut(str(value))} keeps from training: set it here too"
                 )
+
+
+def draws_other_pairs(trained: DataConfig, other: DataConfig) -> bool:
+    """Say if pairs that a training holds out are drawn, and are others in another configuration."""
+    first, second = ((data.seed, data.task.symbols()) for data in (trained, other))
+    return bool(getattr(trained.task, "held_out_pairs", 0) and first[1] and second[1] and first != second)
 
 
 def _occurs(task: Task, key: str, value: Any) -> bool:

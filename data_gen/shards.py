@@ -24,7 +24,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.splits import SPLITS, SplitName
 from remedy.files import clear_partials
 from remedy.owner import owned
-from remedy.plugins import plugins_section
+from remedy.plugins import note_plugins, plugins_section
 from remedy.processes import worker_pool
 from remedy.settings import Settings, UserError, build
 from remedy.speed import Speed, duration
@@ -219,7 +219,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         UserError: the folder has no readable manifest.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
-    return read_json(directory / MANIFEST, cure)
+    manifest = read_json(path := directory / MANIFEST, cure)
+    note_plugins(manifest.get("plugins"), path)
+    return manifest
 
 
 def shards_of(manifest: Mapping[str, Any]) -> list[Shard]:

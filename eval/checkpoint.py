@@ -9,18 +9,19 @@ from typing import Any, NamedTuple, TypedDict
 
 import torch
 
-from remedy.data_gen.config import DataConfig
+from remedy.data_gen.config import DataConfig, read_stored_run
+from remedy.data_gen.held_out import draws_other_pairs
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
 from remedy.models.config import SHAPE, DecoderSettings
 from remedy.models.flops import token_cost, weight_count
 from remedy.models.loading import load_checkpoint, load_outline, weights_of
 from remedy.models.mixers import MIXERS
-from remedy.models.model_manifest import read_training, recorded_weights
+from remedy.models.model_manifest import CONFIG_FILE, read_training, recorded_weights
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
-from remedy.settings import ConfigError, apply_changes, build, read_yaml
+from remedy.settings import ConfigError, apply_changes, build
 
 PIECE = 1 << 20
 """Values of a tensor that are hashed at a time."""
@@ -125,50 +126,49 @@ class Subject(NamedTuple):
     training: dict[str, Any] | None = None
 
 
-def stored_settings(checkpoint: str) -> dict[str, Any]:
-    """The configuration that was stored with a run; empty of other checkpoints."""
-    path = Path(checkpoint) / "config.yaml"
-    return read_yaml(path) if path.exists() else {}
-
-
 def no_data(checkpoint: str) -> str:
     """Says of a checkpoint that it stores no data configuration."""
     missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
     return f"{checkpoint}: {missing}stores no data configuration"
 
 
-def for_checkpoint(checkpoint: str, config: EvalConfig, chosen: Mapping[str, Any] | None = None) -> Subject:
+def for_checkpoint(
+    checkpoint: str,
+    config: EvalConfig,
+    chosen: Mapping[str, Any] | None = None,
+    own: Mapping[str, Any] | None = None,
+) -> Subject:
     """The data configuration stored with a run, with the evaluation's changes, and the task that the run was trained on.
 
-    `chosen`: settings of the run that were chosen on validation.
+    `chosen`: settings of the run that were chosen on validation. `own`: the settings of a run that the user's own command trained,
+    in place of those that are stored with it.
 
     Raises:
         ConfigError: the checkpoint stores none and the changes are not complete, or the result does not validate.
     """
-    written = stored_settings(checkpoint)
-    stored = written.get("data", {})
+    path = Path(checkpoint) / CONFIG_FILE
+    written = own or read_stored_run(path)
+    stored = written["data"]
     if not stored and "task" not in config.set:
         raise ConfigError(f"{no_data(checkpoint)}: give one under `set` in the evaluation's config")
     trained_on: Task | None = config.trained_on
-    if stored and trained_on is None:
-        trained_on = build(DataConfig, stored, str(Path(checkpoint) / "config.yaml")).task
+    trained = build(DataConfig, stored, str(path)) if stored and trained_on is None else None
     data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")
-    held_out_pairs, symbols = getattr(trained_on, "held_out_pairs", ()), data.task.symbols()
-    if (
-        trained_on
-        and held_out_pairs
-        and symbols
-        and (stored.get("seed", 0), trained_on.symbols()) != (data.seed, symbols)
-    ):
-        raise ConfigError("set: another seed, n or moves draws other pairs than training held out: remove it")
+    if trained is not None:
+        trained_on = trained.task
+        if draws_other_pairs(trained, data):
+            raise ConfigError("set: another seed, n or moves draws other pairs than training held out: remove it")
     section = config.set.get("task")
     given = [f"task.{key}" for key in section] if isinstance(section, dict) else []
     for key in [*config.set, *given]:
-        if key.startswith("task.held_out_") and (held_out_pairs or key != "task.held_out_pairs"):
+        if key.startswith("task.held_out_") and (
+            key != "task.held_out_pairs" or getattr(trained_on, "held_out_pairs", False)
+        ):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
     _refuse_other_splits(data.task, trained_on)
     took = read_training(Path(checkpoint))
-    stages = (written.get("train") or {}).get("curriculum") or []
+    train = written.get("train")
+    stages = train.get("curriculum") or [] if isinstance(train, dict) else []
     training = {**took, "chosen": dict(chosen or {}), "curriculum": stages} if took is not None else None
     return Subject(data, trained_on, recorded_weights(Path(checkpoint)), training)
 

@@ -68,15 +68,16 @@ def evaluate_checkpoint(
     rank: Rank | None = None,
     variant: str = "",
     chosen: Mapping[str, Any] | None = None,
+    own: Mapping[str, Any] | None = None,
 ) -> Path:
     """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path. `rank`, `variant`: as of
-    `evaluate`; `chosen`: settings of the run that were chosen on validation.
+    `evaluate`; `chosen`, `own`: as of `for_checkpoint`.
 
     Raises:
         UserError: the checkpoint cannot be read, does not fit the configuration, or as `evaluate`.
     """
     config.refuse_on((rank or Rank()).process.world_size)
-    subject = for_checkpoint(str(checkpoint), config, chosen)
+    subject = for_checkpoint(str(checkpoint), config, chosen, own)
     conditions_of(config, subject)  # what does not fit the data is said before weights are loaded
     model, tokenizer = load_evaluated(str(checkpoint), config)
     name = name or str(checkpoint)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from remedy.data_gen.examples import untraced
 from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.eval.stats.power import programs_for
 from remedy.files import file_name, write_text
@@ -62,7 +63,10 @@ def init(
     ],
     out: Annotated[MaybePath, target("the file (default: the programs' name with .yaml)")] = None,
 ) -> None:
-    """Write an experiment over your own programs: a baseline, characters for strings, sparse states."""
+    """Write an experiment over your own programs: a baseline, characters for strings, sparse states.
+
+    A sample of them is traced first, and those that have no trace are listed.
+    """
     task = ProgramsTask(path=programs)
     said = task.describe_splits()
     if not said.endswith("(as its source says)"):
@@ -75,6 +79,7 @@ def init(
     path = out or Path(f"{name}.yaml")
     if path.exists():
         raise UserError(f"{path}: is there already; choose another --out")
+    bad = untraced(task)
     split = "" if task.split_by == "hash" else f", split_by: {task.split_by}"
     asked = min(EXAMPLES, task.count("test") or EXAMPLES)
     bar = next((bar for bar in BARS if programs_for(bar) <= task.clusters("test", asked)), BARS[-1])
@@ -82,4 +87,4 @@ def init(
     quoted, where = json.dumps(name), json.dumps(programs)  # YAML reads 2024 and no as what is no text
     text = EXPERIMENT.format(name=name, quoted=quoted, said=said, path=where, split=split, solved=solved, asked=asked)
     write_text(path, text)
-    print(f"{said}\nwrote {path}; next: remedy run {path} --plan, then remedy run {path}")
+    print("\n".join([said, *bad, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"]))

@@ -24,7 +24,8 @@ from remedy.files import write_text
 from remedy.launch.console import reporting
 from remedy.launch.jobs import Job, was_trained
 from remedy.launch.train import resumable
-from remedy.settings import UserError, dump, load
+from remedy.processes import module_command
+from remedy.settings import UserError, dump, load, load_stored
 from remedy.train.config import DIVERGED, RunConfig
 
 RUN, TRAIN, EVALUATE, EVALUATION = "run.json", "train.yaml", "evaluate.yaml", "evaluation"
@@ -43,19 +44,21 @@ def prepare(job: Job) -> None:
     if job.members:
         return
     settings = job.folder / TRAIN
-    if not settings.exists():
-        write_text(settings, dump(job.train))
-    elif not _says(settings, job.train):
+    if settings.exists() and not _says(settings, job.train):
         raise UserError(f"{job.folder} holds a run of other settings; delete it or choose another output")
+    # Whatever lay there: its process takes these for the user's, as they now are.
+    write_text(settings, dump(job.train))
     write_json(job.folder / RUN, {"name": job.name, "variant": job.variant, "chosen": job.chosen})
     if job.evaluate is not None:
         write_text(job.folder / EVALUATE, dump(job.evaluate))
+    else:
+        (job.folder / EVALUATE).unlink(missing_ok=True)
 
 
 def _says(path: Path, settings: RunConfig) -> bool:
     """Say if a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
     try:
-        return load(RunConfig, path) == settings
+        return load_stored(RunConfig, path).changed({"plugins": settings.plugins}) == settings
     except UserError:
         return False
 
@@ -147,12 +150,14 @@ def _train_together(folders: Sequence[Path]) -> None:
         print(error, flush=True)
 
 
-def _on_several(processes: int, *command: str) -> None:
+def _on_several(processes: int, module: str, *words: str) -> None:
     """Run a module under torchrun, as a process of each GPU. If this process is killed, so is torchrun, at which its processes end."""
     from remedy.train.processes import RESUMABLE, SIGNALS
 
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    launched = subprocess.Popen([*torchrun, "-m", *command], preexec_fn=_die_with_parent)
+    # Its own way to start Python would let the working folder come first in the search path.
+    options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
+    torchrun = module_command("torch.distributed.run", *options, *module_command(module, *words))
+    launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)
     passed_on: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -188,8 +193,10 @@ def evaluate_run(folder: Path) -> None:
     name, variant = about["name"], "" if about["variant"] == about["name"] else about["variant"]
     with together() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        chosen, out = about["chosen"], folder / EVALUATION
-        summary = evaluate_checkpoint(run.output, settings, out, name, rank=rank, variant=variant, chosen=chosen)
+        out, own = folder / EVALUATION, run.model_dump(mode="json")
+        summary = evaluate_checkpoint(
+            run.output, settings, out, name, rank=rank, variant=variant, chosen=about["chosen"], own=own
+        )
         if rank.is_main:
             log_evaluation(run, summary)
 

@@ -280,8 +280,8 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
     label = _label(group, member, where)
     below = [SELECTION_FOLDER] if member.tries else []
     folder = Path(config.output, _part(group, label), *below, _part(member.name, label))
-    own = {"plugins": config.plugins} if config.plugins else {}
-    base = {**own, **config.groups[group].base, "name": member.name, "output": str(folder / "model")}
+    place = {"name": member.name, "output": str(folder / "model")}
+    base = {"plugins": config.plugins, **config.groups[group].base, **place}
     changes = {**member.changes, **chosen}
     tracking = apply_changes(base, changes, label).get("tracking") or {}
     if isinstance(tracking, Mapping) and tracking.get("wandb", True):

@@ -18,6 +18,7 @@ from remedy.eval.report.verdicts import ALONE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, decidable, seeds_for_fixed
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, conditions, expand, trials
+from remedy.launch.runner import check_programs
 from remedy.models.config import DecoderSettings
 
 Variants = Mapping[str, list[Job]]
@@ -50,7 +51,9 @@ def print_plan(
     """
     console = console or Console()
     rate, spread = RATE if rate is None else rate, SPREAD if spread is None else spread
-    variants = _by_variant(expand(config, where))
+    jobs = expand(config, where)
+    check_programs(jobs)
+    variants = _by_variant(jobs)
     asked = {name: conditions(jobs[0]) for name, jobs in variants.items()}
     _print_runs(config, variants, asked, _by_variant(trials(config, where)), console)
     _print_conditions(asked, console)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -166,6 +167,7 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
     running: dict[str, tuple[Job, BaseProcess]] = {}
     ended: dict[str, str] = {}
     context, board = _context(), Board(job.name for job in jobs)
+    ends = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt does
     try:
         while len(ended) < len(jobs):
             if waiting and len(running) < config.workers:
@@ -193,6 +195,7 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
             process.terminate()
         for _, process in running.values():
             process.join()
+        signal.signal(signal.SIGTERM, ends)
     if failed := [f"{job.name}: {ended[job.name]}" for job in jobs if ended[job.name]]:
         raise UserError("\n".join(failed))
 

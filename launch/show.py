@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from remedy.data_gen.config import read_stored_run
 from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import SPLITS
 from remedy.files import write_text
 from remedy.launch.console import MaybeInt, MaybePath, Overrides, target
 from remedy.messages import suggest
-from remedy.settings import ConfigError, apply_changes, load, parse_overrides, read_yaml, resolve
+from remedy.settings import ConfigError, apply_changes, parse_overrides, read_yaml, resolve
 
 if TYPE_CHECKING:
     from remedy.eval.view.model import View
@@ -72,7 +73,7 @@ def show(
     elif kind:
         view = data_set_view(path, index or 0, split)
     else:
-        view = config_view(path, overrides or [], index or 0, split)
+        view = example_view(load_source(path, overrides or [], path != Path(source)), path, index or 0, split)
     if html is None:
         show_view(view, console, ids)
     else:
@@ -125,9 +126,9 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
     return View(f"Example {index} of {folder}", blocks_of(tokens_of(tokenizer, encoded, LEARNT)), facts)
 
 
-def load_source(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunConfig:
+def load_source(path: Path, overrides: Sequence[str], stored: bool = False) -> GenerateConfig | RunConfig:
     """The configuration of a data set or of a training run, told by its keys; of a program's file, that of this program alone, where
-    settings may leave out their `data.`.
+    settings may leave out their `data.`. `stored`: it is no file that the user names, but lies in a folder.
 
     Raises:
         ConfigError: it is of another kind, or does not validate.
@@ -140,23 +141,15 @@ def load_source(path: Path, overrides: Sequence[str]) -> GenerateConfig | RunCon
         of_data = {re.sub(r"^(?!data\.|tokenizer\.)", "data.", key): value for key, value in changes.items()}
         renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
         return resolve(GenerateConfig, given, renamed, str(path), "override")[0]
-    keys = apply_changes(read_yaml(path), changes, "override").keys()
+    given = read_stored_run(path) if stored else read_yaml(path)
+    keys = apply_changes(given, changes, "override").keys()
     if other := next((what for key, what in OTHERS.items() if key in keys), ""):
         raise ConfigError(f"{path}: is the configuration of {other}; show takes one with `data` and `tokenizer`")
     if keys <= GenerateConfig.model_fields.keys():
-        return load(GenerateConfig, path, overrides)
+        return resolve(GenerateConfig, given, changes, str(path), "override")[0]
     from remedy.train.config import RunConfig  # this imports PyTorch
 
-    return load(RunConfig, path, overrides)
-
-
-def config_view(path: Path, overrides: Sequence[str], index: int, split: str) -> View:
-    """One example of a file's configuration.
-
-    Raises:
-        UserError: as `load_source` and `example_view`.
-    """
-    return example_view(load_source(path, overrides), path, index, split)
+    return resolve(RunConfig, given, changes, str(path), "override")[0]
 
 
 def example_view(settings: Any, path: Path, index: int, split: str) -> View:

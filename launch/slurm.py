@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.job import do, folders_of, prepare
 from remedy.launch.jobs import Job, choose, expand, trials
 from remedy.launch.runner import check_programs, plan
+from remedy.processes import module_command
 from remedy.settings import UserError
 
 ARRAY = """\
@@ -89,7 +89,7 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
         "cores": settings.processes * (settings.threads + loading),
         "folder": shlex.quote(str(folder)),
         "cwd": shlex.quote(os.getcwd()),
-        "run": shlex.join([sys.executable, "-m", "remedy.launch.cli", "run", where, *overrides]),
+        "run": shlex.join(module_command("remedy.launch.cli", "run", where, *overrides)),
     }
     (folder / "report.sbatch").write_text(REPORT.format(**facts), encoding="utf-8")
     after = ""

@@ -88,7 +88,8 @@ def compare(
     ] = 0.95,
 ) -> None:
     """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the verdict."""
-    from remedy.eval.report.compare import Reading, compare_logs, side_names
+    from remedy.eval.report.compare import compare_logs, side_names
+    from remedy.eval.report.logs import Reading
     from remedy.eval.report.render import write_pages
     from remedy.eval.report.wording import headline, undecidable
     from remedy.owner import owned
@@ -99,7 +100,7 @@ def compare(
     words = [
         f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip() for item in found.verdicts
     ]
-    print("\n".join([*found.remarks, *words, f"report: {page}"]))
+    print("\n".join(map(escaped, [*found.remarks, *words, f"report: {page}"])))
 
 
 def export_benchmark(
@@ -144,8 +145,6 @@ def run(
     partial: Annotated[bool, typer.Option("--partial", help="with --report-only: judge without missing runs")] = False,
 ) -> None:
     """Run an experiment from training to report, here or as a Slurm array; what is done is skipped."""
-    from remedy.launch import runner
-    from remedy.launch import slurm as scripts
     from remedy.launch.experiment import ExperimentConfig
 
     ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
@@ -160,7 +159,14 @@ def run(
         from remedy.launch.plan import print_plan
 
         print_plan(settings, config, rate, spread)
-    elif slurm is not None:
+        return
+    if slurm is None and job is None and not report_only:
+        with owned(Path(settings.output)):  # else it is first said after imports of seconds
+            pass
+    from remedy.launch import runner
+    from remedy.launch import slurm as scripts
+
+    if slurm is not None:
         plugins = [f"plugins={json.dumps(settings.plugins)}"] if settings.plugins else []
         scripts.write_scripts(settings, config, [*(overrides or []), *plugins], slurm)
     elif job is not None:

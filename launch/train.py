@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from remedy.launch.console import MaybeInt, Overrides, in_words, load_one
+from remedy.owner import owned
 from remedy.processes import end_with_parent, this_process
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ GRACE = 60.0
 
 
 def given_programs(config: RunConfig) -> list[str]:
-    """Return what is said of a run's given programs before it begins: how many each split has.
+    """Return what is said of a run's given programs before it begins: how many each split has, and what `untraced` says.
 
     Raises:
         ConfigError: there are none to train or to validate on.
+        UserError: as `untraced`.
     """
+    from remedy.data_gen.examples import untraced
     from remedy.data_gen.mixture import Mixture
 
     said: dict[str, None] = {}
@@ -39,7 +42,7 @@ def given_programs(config: RunConfig) -> list[str]:
             if config.train.evaluate_every is not None:
                 task.require("validation", 1, "train.evaluate_every")
             if text := task.describe_splits():
-                said[text] = None
+                said |= dict.fromkeys([text, *untraced(task)])
     return list(said)
 
 
@@ -59,6 +62,8 @@ def train(
     if local_rank is not None and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
     if this_process().is_main:
+        with owned(Path(settings.output)):  # else it is first said after imports of seconds
+            pass
         print("".join(f"{line}\n" for line in given_programs(settings)), end="", flush=True)
     if this_process().world_size > 1:  # a launcher that is killed ends none of its processes
         end_with_parent(os.getppid(), _end)

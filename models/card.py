@@ -21,7 +21,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.files import file_name, write_text
 from remedy.messages import as_markdown, one_line
 from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, read_training
-from remedy.settings import UserError, build, read_yaml
+from remedy.settings import UserError, build, read_stored
 
 CARD = "README.md"
 _ABSOLUTE = re.compile(r"/[^/\n]+/|~/|[A-Za-z]:[\\/]")
@@ -41,7 +41,7 @@ def write_card(folder: Path) -> Path:
     Raises:
         UserError: a file that it is made of is missing or damaged.
     """
-    written = read_yaml(folder / CONFIG_FILE)
+    written = read_stored(folder / CONFIG_FILE)
     section, train = written.get("model") or {}, written.get("train") or {}
     base, adapters = section.get("name_or_path"), (folder / ADAPTER_FILE).exists()
     mixers = section.get("mixers") or []

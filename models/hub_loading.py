@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.utils.hooks import RemovableHandle
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from remedy.settings import UserError
 
 T = TypeVar("T")
 PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
+WEIGHTS = 16
+"""Weights for each byte of a file at most: half a byte each, eight times over for tied tables and modules that replace others."""
 
 
 def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) -> T:
@@ -35,24 +43,53 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
     """A causal language model by hub name or folder, all of its weights read from safetensors.
 
     Raises:
-        UserError: as `read`, or weights are missing or of another shape, which Transformers would draw at random.
+        UserError: as `read`, weights are missing or of another shape, which Transformers would draw at random, or the configuration
+            describes more of them than the files can hold.
     """
     refuse_pickles(Path(name), what)
+    refuse_vast(name)
     fixed = {"trust_remote_code": False, "use_safetensors": True}
     seen = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # instead of a report on the terminal
-    loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **fixed, **seen, **options))
+    with no_larger_than_its_files(name):
+        loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **fixed, **seen, **options))
     model: PreTrainedModel = loaded[0]
-    missing = sorted(loaded[1]["missing_keys"])
-    other = sorted(key if isinstance(key, str) else key[0] for key in loaded[1]["mismatched_keys"])
-    if missing or other:
-        lacks = (
-            f"lack {len(missing)} of its weights" if missing else f"have {len(other)} of its weights in another shape"
-        )
+    lacking = sorted({*loaded[1]["missing_keys"], *(key for key, *_ in loaded[1]["mismatched_keys"])})
+    if lacking:
         raise UserError(
-            f"{what} (the files {lacks}, {(missing or other)[0]} among them, which would be random: they are not those of a "
-            f"{type(model).__name__} with this config.json)"
+            f"{what} (the files have not {len(lacking)} of its weights in this shape, {lacking[0]} among them, which would be random: "
+            f"they are not those of a {type(model).__name__} with this config.json)"
         )
     return model
+
+
+def refuse_vast(name: str) -> None:
+    """Refuse a configuration with more layers than any model has, of which Transformers makes a list before it builds the first.
+
+    Raises:
+        UserError: it has.
+    """
+    text = ""
+    with contextlib.suppress(Exception):  # whoever reads it next says what is wrong
+        text = json.dumps(PretrainedConfig.get_config_dict(name)[0])
+    if vast := re.search(r'"(\w*(?:layers?|blocks))": (\d{5,})', text):
+        raise UserError(f"{name}: {vast[1]} is {vast[2]} in its config.json, and no model has 10,000")
+
+
+def no_larger_than_its_files(name: str) -> RemovableHandle:
+    """Stops the building of a model, which begins without values, at more weights than the files of its folder can hold: a context.
+
+    Raises:
+        UserError: it was stopped.
+    """
+    size, total = sum(path.stat().st_size for path in Path(name).glob("*.safetensors")), 0
+
+    def count(module: nn.Module, key: str, parameter: nn.Parameter | None) -> None:
+        nonlocal total
+        total += 0 if parameter is None else parameter.numel()
+        if total > WEIGHTS * size > 0:
+            raise UserError(f"{name}: its config.json describes a model of more weights than its files hold")
+
+    return register_module_parameter_registration_hook(count)
 
 
 def refuse_pickles(folder: Path, what: str) -> None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from remedy.processes import end_with_parent
+from remedy.processes import end_with_parent, own_command
 
 
 class Kernel(NamedTuple):
@@ -164,14 +164,11 @@ def _started(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dty
         return f"{package} is not installed"
     asked: dict[str, object] = {"operation": use.operation, "widths": use.widths, "path": candidate.path}
     asked |= {"device": indexed(device), "dtype": str(dtype).removeprefix("torch."), "parent": os.getpid()}
-    path = os.pathsep.join(part or os.getcwd() for part in sys.path)
     program = (
         "import remedy.models.mixers, remedy.models.kernels as kernels; kernels.main()"  # mixers register operations
     )
-    command = [sys.executable, "-c", program, json.dumps(asked)]
     return subprocess.Popen(
-        command,
-        env={**os.environ, "PYTHONPATH": path},
+        own_command(program, json.dumps(asked)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

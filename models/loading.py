@@ -17,7 +17,7 @@ from remedy.models import decoder
 from remedy.models import tokenizer as tokenizers
 from remedy.models.card import write_card
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.hub_loading import read, read_model
+from remedy.models.hub_loading import no_larger_than_its_files, read, read_model, refuse_vast
 from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, SEAL, check_model, seal_model
 from remedy.models.pretrained import (
@@ -157,7 +157,7 @@ def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
             "MERGED, and evaluate it"
         )
     config, tokenizer = _read(path)
-    with torch.device("meta"):
+    with no_larger_than_its_files(path), torch.device("meta"):
         model: Any = read(f"checkpoint {path}", lambda: AutoModelForCausalLM.from_config(config))
     return model.eval(), tokenizer
 
@@ -165,6 +165,7 @@ def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
 def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
     """Return what stands beside a model's weights."""
     folder = Path(path)
+    refuse_vast(path)
     config: PretrainedConfig = read(
         f"checkpoint {path}: not a model folder or a reachable model",
         lambda: AutoConfig.from_pretrained(path, trust_remote_code=False),

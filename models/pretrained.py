@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from remedy.messages import suggest
+from remedy.messages import install, suggest
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read, read_model, refuse_pickles
@@ -19,11 +20,14 @@ from remedy.models.model_manifest import ADAPTER_FILE
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import this_process
-from remedy.settings import UserError, read_yaml
+from remedy.settings import UserError, read_stored
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
 
+log = logging.getLogger(__name__)
+NO_CHOICE = {"_from_model_config", "use_cache", "output_attentions", "output_hidden_states"}
+"""Entries of a generation configuration that choose no token."""
 CANNOT = "model {!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access"
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
 """Architectures whose kernels read the weight of `out_proj` past an adapter, so that PEFT refuses one (peft.tuners.tuners_utils)."""
@@ -57,24 +61,30 @@ def build_pretrained(
         raise UserError(
             f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
         )
-    fit_tokenizer(model, tokenizer)
+    left_out = ", ".join(fit_tokenizer(model, tokenizer))
+    if left_out and this_process().is_main:
+        log.info("%s: its generation settings are left out, for traces are greedy: %s", config.name_or_path, left_out)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
 
 
-def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> None:
+def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str]:
     """Give the model an embedding for every token, and let what is saved with it say which of them begin, end and pad a trace, as
     `generate` and servers read it. New embeddings start near the mean of the others, and are the same ones whenever this is done: what
-    training leaves as it was drawn is in no file."""
+    training leaves as it was drawn is in no file. Returns the names of its own generation settings, which are left out: they are for
+    other text, a limit of tokens cuts traces, and Transformers saves none that does nothing (`temperature` without `do_sample`)."""
     table: Any = model.get_input_embeddings()
     if tokenizer.vocab_size > table.num_embeddings:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model.resize_token_embeddings(tokenizer.vocab_size)
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
-    for said in (model.config, model.config.get_text_config(decoder=True), model.generation_config):
-        if said is not None:  # not every model has a configuration for generation
-            for name, token in ids.items():
-                setattr(said, name, token)
+    for settings in (model.config, model.config.get_text_config(decoder=True)):
+        for name, token in ids.items():
+            setattr(settings, name, token)
+    if (own := model.generation_config) is None:  # not every model has a configuration for generation
+        return []
+    model.generation_config = type(own)(**ids)
+    return sorted(own.to_diff_dict().keys() - model.generation_config.to_diff_dict().keys() - NO_CHOICE)
 
 
 def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:
@@ -174,7 +184,7 @@ def adapter_settings(folder: Path) -> PeftConfig:
 def trained_in_4bit(folder: Path) -> bool:
     """Say if a run's adapters were trained on weights in 4 bits, by the settings stored with it."""
     stored = folder / "config.yaml"
-    model = read_yaml(stored).get("model") if stored.exists() else None
+    model = read_stored(stored).get("model") if stored.exists() else None
     return isinstance(model, dict) and model.get("load_in_4bit") is True
 
 
@@ -212,7 +222,7 @@ def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
     try:
         import bitsandbytes  # noqa: F401
     except ImportError:
-        raise UserError("load_in_4bit: weights in 4 bits need bitsandbytes: pip install 'cwm-remedy[gpu]'") from None
+        raise UserError(f"load_in_4bit: weights in 4 bits need bitsandbytes: {install('gpu')}") from None
     from transformers import BitsAndBytesConfig
 
     computed = torch.bfloat16 if isinstance(dtype, str) else dtype

@@ -16,10 +16,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remedy.checksums import write_json
+from remedy.checksums import MOST, write_json
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Span, Special, spans_text
-from remedy.files import replace_file, write_text
+from remedy.files import readable, replace_file, write_text
 from remedy.messages import one_line, shown
 from remedy.models.tokenizer_backends import (
     TOKENIZERS,
@@ -266,17 +266,17 @@ def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None)
     return tokenizer
 
 
-def load(directory: Path) -> TraceTokenizer:
-    """The tokenizer stored beside a checkpoint.
+def load(directory: Path | str) -> TraceTokenizer:
+    """The tokenizer stored in the folder of a checkpoint or a data set.
 
     Raises:
         TokenizerError: there is none, or it is damaged.
     """
-    path = directory / FILE
+    path = Path(directory) / FILE
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(readable(path, MOST).read_text(encoding="utf-8"))
         settings = TOKENIZERS[stored["config"]["kind"]].model_validate(stored["config"])
-        backend = settings.restore(stored["backend"], directory)
+        backend = settings.restore(stored["backend"], path.parent)
         if backend.stored() != stored["backend"]:
             raise ValueError("its vocabulary is not the one that was stored")
     except FileNotFoundError:

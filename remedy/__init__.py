@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from remedy.launch.notebook import show as show
     from remedy.models.loading import load_checkpoint as load_checkpoint
     from remedy.models.tokenizer import build_tokenizer as build_tokenizer
+    from remedy.models.tokenizer import load as load_tokenizer
     from remedy.rewards import dataset as dataset
     from remedy.settings import UserError as UserError
     from remedy.settings import load as load
@@ -49,13 +50,13 @@ _NAMES = {
     "eval.evaluate": "evaluate",
     "launch.notebook": "Report report show",
     "models.loading": "load_checkpoint",
-    "models.tokenizer": "build_tokenizer",
+    "models.tokenizer": "build_tokenizer load_tokenizer",
     "rewards": "dataset",
     "settings": "UserError load",
     "train.config": "RunConfig",
     "train.run": "train_model",
 }
-_RENAMED = {"train_model": "train", "evaluate": "evaluate_checkpoint"}  # `remedy.train` is the folder
+_RENAMED = {"train_model": "train", "evaluate": "evaluate_checkpoint", "load_tokenizer": "load"}  # `remedy.train` is the folder
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*sorted(_WHERE), "__version__"]
 

@@ -16,11 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from remedy.files import replace_file, write_text
+from remedy.files import read_text, readable, replace_file, write_text
 from remedy.messages import one_line
 from remedy.settings import UserError
 
 KEY = "digest"
+MOST = 1 << 28
+"""Bytes of an object."""
 _OWNER, _FILE = b"remedy.owner", b"remedy.file"
 
 
@@ -37,7 +39,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def read_json(path: Path, cure: str) -> dict[str, Any]:
     """An object that `write_json` wrote, without its digest."""
     with _named(path, cure):
-        content = json.loads(path.read_bytes().decode("utf-8"))
+        content = json.loads(read_text(path, MOST))
         if not isinstance(content, dict) or content.pop(KEY, None) != _json_digest(path, content):
             raise ValueError("its digest is not that of its content")
         return content
@@ -53,7 +55,7 @@ def read_table(path: Path, cure: str, owner: str | None = None, columns: Sequenc
     """A table that `write_table` wrote under this name, or some of its columns, whose pages are checked; of none, its footer alone."""
     with _named(path, cure):
         # Read at once and without pq.read_table: threads that read may let go of it while the interpreter ends, which aborts the process.
-        source = path if columns == [] else pa.BufferReader(path.read_bytes())
+        source = readable(path) if columns == [] else pa.BufferReader(readable(path).read_bytes())
         table = pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns, use_threads=False)
     about = {_FILE: path.name.encode(), **(table.schema.metadata or {})}
     if about[_FILE] != path.name.encode() or owner not in (None, about.get(_OWNER, b"").decode()):
@@ -67,7 +69,7 @@ def foreign_table(folder: Path, owner: str) -> Path | None:
     """A table in a folder that is a part of something else than `owner`, if there is one."""
     for path in sorted(folder.glob("*.parquet")):
         with contextlib.suppress(pa.ArrowException, OSError, ValueError):  # nobody's, since nobody can read it
-            if (pq.read_schema(path).metadata or {}).get(_OWNER) != owner.encode():
+            if (pq.read_schema(readable(path)).metadata or {}).get(_OWNER) != owner.encode():
                 return path
     return None
 

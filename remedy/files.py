@@ -1,11 +1,13 @@
-"""Write files so that they appear whole or not at all."""
+"""Files: written so that they appear whole or not at all, and read only where that takes no more than is meant."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import socket
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +38,29 @@ def file_name(name: str) -> str:
     if len(plain) <= LONGEST_NAME:
         return plain
     return f"{plain[: LONGEST_NAME - 9]}-{zlib.crc32(name.encode()):08x}"
+
+
+def readable(path: Path, most_bytes: int = 1 << 40) -> Path:
+    """Return the path of a file, perhaps a stranger's, if it can be read to its end.
+
+    Raises:
+        OSError: there is none, it is a pipe or a device, or it has more than `most_bytes` bytes.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode) or about.st_size > most_bytes:
+        raise OSError(errno.EINVAL, f"is no plain file of at most {most_bytes:,} bytes, so it is not read", str(path))
+    return path
+
+
+def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
+    """Return the text of a `readable` file.
+
+    Raises:
+        OSError: as `readable`, or it cannot be opened.
+        UnicodeDecodeError: it is no such text.
+    """
+    with readable(path, most_bytes).open(encoding=encoding) as file:
+        return file.read(os.fstat(file.fileno()).st_size)  # the kernel's own files have no size, and some no end
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

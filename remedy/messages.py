@@ -23,6 +23,11 @@ _repr.maxlevel = 4
 _repr.maxstring = _repr.maxother = _repr.maxlong = MOST
 
 
+def install(extra: str) -> str:
+    """Return how an optional part of this package is installed, which is on no index."""
+    return f"run pip install -e '.[{extra}]' in your clone of cwm-remedy"
+
+
 def shown(value: Any, most: int = MOST) -> str:
     """A value's repr, cut in the middle where it is longer than `most` characters."""
     return cut(_repr.repr(value), most)

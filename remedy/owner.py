@@ -30,12 +30,12 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
     do in one folder, which part; each is held for itself.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds it, or its file system has no locks.
         OSError: the folder cannot be made or written to.
     """
-    made = not folder.exists()
     path = folder / (FILE + part)
     with writing(folder):
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         number = _locked(path)
     _held.add(number)
@@ -57,9 +57,15 @@ def _locked(path: Path) -> int:
     number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
         holder = os.read(number, 1000).decode(errors="replace") or "another process"
         os.close(number)
+        if not isinstance(error, BlockingIOError):
+            path.unlink()
+            raise UserError(
+                f"{path.parent}: its file system gives no lock ({error.strerror}), without which two processes could write there at "
+                "once: choose a folder on a local disk, or have it mounted with locks (Lustre: mount -o flock)"
+            ) from None
         raise UserError(
             f"{path.parent}: {holder} is writing there: wait until it ends, or end it, or choose another folder"
         ) from None

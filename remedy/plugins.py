@@ -2,6 +2,7 @@
 
 A module or the path of one is named in a configuration (`plugins`) or by `--plugin`; installed packages name theirs as entry points of
 the group `remedy.plugins`, which are imported once a name is asked for that is not known. What is imported runs with the user's rights.
+Those that stored settings name are not imported, but named where something is not known.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
 
 GROUP = "remedy.plugins"
 _TO_CHILDREN = "REMEDY_PLUGINS"
@@ -24,6 +27,8 @@ _TO_CHILDREN = "REMEDY_PLUGINS"
 _loaded: dict[str, str] = {}
 _asked: list[str] = []
 """Those of the command line."""
+_named: dict[str, Path] = {}
+"""Those that stored settings name, each with the file."""
 
 
 class PluginError(Exception):
@@ -61,6 +66,19 @@ def ask_for_plugins(names: Iterable[str]) -> None:
 def asked_plugins() -> tuple[str, ...]:
     """The plug-ins of the command line."""
     return tuple(_asked)
+
+
+def note_plugins(names: Any, path: Path) -> None:
+    """Keep the plug-ins that stored settings name, for `missing_plugins`."""
+    if isinstance(names, (list, dict)):
+        _named.update(dict.fromkeys(map(str, names), path))
+
+
+def missing_plugins() -> str:
+    """Name the plug-ins of stored settings that were not imported, to follow an error; empty if there are none."""
+    missing = [name for name in _named if _loaded.keys().isdisjoint((name, Path(name).stem))]
+    options = " ".join(f"--plugin {name!r}" for name in missing)
+    return options and f"; {_named[missing[0]]} names plug-ins: give {options} if you trust them"
 
 
 def load_known_plugins() -> bool:

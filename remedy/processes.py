@@ -1,11 +1,15 @@
-"""Processes: which of several this one is, those that do parts of one command's work, and those that end with the one that began them."""
+"""Processes: which of several this one is, those that it starts, of which none imports what lies in the working folder, and those that end
+with the one that began them."""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import multiprocessing.util
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +17,44 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
-from remedy.settings import UserError
+from remedy.messages import one_line
+from remedy.settings import ConfigError, UserError
+
+SAFE_PATH = "-P" if sys.version_info >= (3, 11) else "-I"
+"""Keeps the working folder out of an interpreter's search path, where a stranger's `json.py` would be found first. 3.10 knows `-I` alone,
+which leaves PYTHONPATH out too."""
+# Spawned workers, the fork server and the resource tracker start by `-c`. It is these options that all of them are given, and a worker's
+# own search path, which is its parent's, comes only after it has imported much.
+_inherited = subprocess._args_from_interpreter_flags  # type: ignore[attr-defined]
+multiprocessing.util._args_from_interpreter_flags = lambda: [*_inherited(), SAFE_PATH]  # type: ignore[attr-defined]
+
+
+def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
+    """Return what a short program prints in any interpreter, from an empty folder; it sees that interpreter's own packages alone.
+
+    Raises:
+        ConfigError: it prints nothing or fails, as it does before Python 3.10.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [interpreter, "-I", "-c", code, *words]
+        done = subprocess.run(
+            command, cwd=folder, input=given, capture_output=True, text=True, errors="replace", timeout=60
+        )
+    if done.returncode or not done.stdout:
+        raise ConfigError(
+            f"tracer.python: {interpreter} is no working Python of version 3.10 or later ({one_line(done.stderr)[-200:]})"
+        )
+    return done.stdout
+
+
+def own_command(code: str, *words: str) -> list[str]:
+    """Return the command that runs code in an interpreter like this one, with this one's search path."""
+    return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *words]
+
+
+def module_command(module: str, *words: str) -> list[str]:
+    """Return the command that runs a module as `python -m` does, with this process's search path."""
+    return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *words)
 
 
 class Process(NamedTuple):

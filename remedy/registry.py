@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from remedy.messages import shown, suggest
 from remedy.mistakes import unknown_keys
-from remedy.plugins import PluginError, load_known_plugins
+from remedy.plugins import PluginError, load_known_plugins, missing_plugins
 from remedy.settings import ConfigError
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Registry(dict[str, T]):
                 return self[name]
         except PluginError as error:
             raise ConfigError(f"plug-in {error}") from None
-        raise ConfigError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}")
+        raise ConfigError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}{missing_plugins()}")
 
     def find(self, name: str) -> T | None:
         """The choice, registered here or by an installed plug-in; None if there is none, as in the records of another machine."""

@@ -1,5 +1,8 @@
 """Settings: typed configuration from YAML, and the one way to change it.
 
+A file that a user names as a configuration is the user's, and its plug-ins are imported (`load`, `resolve`). Settings that lie beside a
+model, a data set or results are data, whoever wrote them: nothing that they name is imported (`read_stored`, `load_stored`).
+
 Each component's settings are a class that stands beside the component and is nested in what builds it. A field's description
 is the string below it: `--help` and docs/config.md are made of these. Changes are written `{"reveal.spacing": 4}` wherever
 there are any: on the command line, in curriculum stages, mixture parts, grids, runs, evaluations and diagnostics.
@@ -17,12 +20,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from yaml.constructor import ConstructorError
 
+from remedy.files import readable
 from remedy.messages import cut, one_line, shown
 from remedy.mistakes import explain, place_of, suggest_key, unknown_keys
-from remedy.plugins import PluginError, asked_plugins, load_plugin
+from remedy.plugins import PluginError, asked_plugins, load_plugin, note_plugins
 
 S = TypeVar("S", bound="Settings")
-_ABSENT = object()
+ABSENT = object()
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
 
@@ -115,13 +119,17 @@ class _Loader(yaml.SafeLoader):
 
 
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
-    """Read a YAML file, apply `a.b=value` overrides (values are YAML), and validate.
+    """Read a user's YAML file, import its plug-ins, apply `a.b=value` overrides (values are YAML), and validate.
 
     Raises:
         ConfigError: the file is missing or not YAML, an override is malformed, or the result does not validate.
     """
-    found, _ = resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")
-    return found
+    return resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")[0]
+
+
+def load_stored(model: type[S], path: Path) -> S:
+    """Read stored settings as `read_stored`, and validate."""
+    return build(model, read_stored(path), str(path))
 
 
 def resolve(
@@ -145,17 +153,18 @@ def resolve(
         except ConfigError as error:
             back = {key for key in error.places if changes.get(key, "") is None}
             idle = {} if of_changes else {k: says for k, says in error.idle.items() if not f"{k}.".startswith(own)}
-            taken = {key for key in back | idle.keys() if _take_out(settings, key)}
+            taken = {key for key in back | idle.keys() if take_out(settings, key) is not ABSENT}
             if not taken:
                 raise
             left_out.update(idle)
 
 
-def _take_out(settings: dict[str, Any], key: str) -> bool:
+def take_out(settings: dict[str, Any], key: str) -> Any:
+    """Remove a dotted key; returns its value, or `ABSENT`."""
     *sections, last = key.split(".")
     for section in sections:
         settings = settings.get(section, {}) if isinstance(settings, dict) else {}
-    return isinstance(settings, dict) and settings.pop(last, _ABSENT) is not _ABSENT
+    return settings.pop(last, ABSENT) if isinstance(settings, dict) else ABSENT
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -173,7 +182,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
     data = _parsed(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected `key: value` lines at the top level")
-    _import_plugins(data, str(path))
+    return data
+
+
+def read_stored(path: Path) -> dict[str, Any]:
+    """Read settings that are stored with what they made, as data: plug-ins that they name are left out.
+
+    Raises:
+        OSError: as `readable`.
+        ConfigError: as `read_yaml`.
+    """
+    data = read_yaml(readable(path, 1 << 22))  # PyYAML reads more for minutes
+    note_plugins(data.pop("plugins", ()), path)
     return data
 
 

@@ -62,6 +62,7 @@ def plugins_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test imports as a plug-in is not recorded in what the next one makes."""
     monkeypatch.setattr(plugins, "_loaded", {})
     monkeypatch.setattr(plugins, "_asked", [])
+    monkeypatch.setattr(plugins, "_named", {})
     monkeypatch.setenv("REMEDY_PLUGINS", "[]")
     monkeypatch.setattr(sys, "path", [*sys.path])
 

@@ -110,8 +110,9 @@ class ContractServer:
         for row, true in zip(scored, prompt[1:]):
             top = self._top(row, true, count)
             places.append({str(one): {"logprob": top[one], "decoded_token": self._name(one)} for one in top})
-        choice = {"token_ids": ids, "logprobs": logprobs, "prompt_logprobs": places if scores else None}
-        return 200, {"choices": [choice], "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(ids)}}
+        choice = {"index": 0, "token_ids": ids, "logprobs": logprobs, "prompt_logprobs": places if scores else None}
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids)}
+        return 200, {"model": "tiny", "choices": [choice], "usage": usage}
 
     def _write(
         self, prompt: Sequence[int], most: int, stops: Sequence[int], allowed: Sequence[int], grammar: str

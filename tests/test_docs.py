@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
 import yaml
 
 from benchmarks.picture import chart
-from remedy.data_gen.roles import CWM_IDS
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+from remedy.data_gen.roles import CWM_IDS, spans_text
 from remedy.launch.reference import SETTINGS, fields, markdown, places, settings_class
+from remedy.messages import install
 from remedy.settings import Settings
 from tests.launch.in_process import remedy as in_process
 
@@ -56,6 +61,19 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
         assert path.exists() or name in {"remedy/train/run.py"}, name
 
 
+def test_what_is_said_to_install_exists() -> None:
+    """The package is on no index, and its parts are those that pyproject.toml names."""
+    sources = [
+        path for folder in ("models", "train", "eval", "launch", "data_gen") for path in (ROOT / folder).rglob("*.py")
+    ]
+    texts = {page: page.read_text(encoding="utf-8") for page in [*PAGES, ROOT / "Makefile", *sources]}
+    assert not [page for page, text in texts.items() if "install 'cwm-remedy" in text]
+    named = {name for text in texts.values() for name in re.findall(r"-e ['\"]\.\[(\w+)\]|\binstall\('(\w+)'\)", text)}
+    extras = set(metadata("cwm-remedy").get_all("Provides-Extra") or ())
+    assert {"deepspeed", "gpu", "mamba"} <= {name for pair in named for name in pair if name} <= extras
+    assert install("gpu") == "run pip install -e '.[gpu]' in your clone of cwm-remedy"
+
+
 def test_the_settings_page_is_current() -> None:
     assert (ROOT / "docs" / "config.md").read_text(encoding="utf-8") == markdown(), "run `make docs`"
 
@@ -71,6 +89,22 @@ def test_the_worked_example_is_what_the_tracer_says() -> None:
     ((command, written),) = re.findall(r"```console\n\$ (.*?)\n(.*?)```", FORMAT, re.DOTALL)
     words = [ROOT / word if word.endswith(".py") else word for word in command.split()[1:]]
     assert in_process(words).output == written
+
+
+def test_the_ids_of_a_data_set_are_decoded_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = {"kind": "permutation", "length": 4}
+    (tmp_path / "data.yaml").write_text(
+        json.dumps({"data": {"task": task, "format": "cwm"}, "write": {"splits": {"train": 2}}})
+    )
+    assert in_process(["generate", "data.yaml", "--out", "data/permutation"]).status == 0
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(encoding="utf-8"), re.DOTALL)
+    capsys.readouterr()
+    exec(code, {})
+    data = DataConfig.model_validate({"task": task, "format": "cwm"})
+    assert capsys.readouterr().out == spans_text(examples(data, "train", [0])[0].spans) + "\n"
 
 
 def test_python_in_the_documents_prints_what_stands_below_it() -> None:

@@ -13,9 +13,12 @@ import yaml
 
 from remedy import plugins
 from remedy.data_gen.tasks import TASKS
+from remedy.data_gen.tasks.task import Task
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.registry import Registry
-from remedy.settings import ConfigError
+from remedy.settings import ConfigError, load
+from remedy.train.config import RunConfig
+from remedy.train.run import train
 from tests.launch.in_process import remedy
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "examples" / "plugins"
@@ -124,6 +127,27 @@ def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / f"{file}.py").write_text(before)
 
 
+@pytest.mark.usefixtures("forgotten")
+def test_a_runs_own_plugin_is_named_again_to_evaluate_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = str(TEMPLATES / "countdown.py")
+    own = {"data": {"task": DATA["task"]}, "tokenizer": {"kind": "chars"}, "model": {**RUN["model"], "mixers": ["gru"]}}
+    evaluation = {"diagnostics": [{"kind": "programs", "forcing": ["free"], "examples": 1}], "max_new_tokens": 8}
+    for name, content in (("train", {**RUN, **own}), ("with", evaluation), ("without", evaluation)):
+        named = {} if name == "without" else {"plugins": [path]}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({**content, **named}))
+    train(load(RunConfig, "train.yaml"))
+    for registered in (TASKS, sys.modules, plugins._loaded):
+        registered.pop("countdown")
+    monkeypatch.setenv("REMEDY_PLUGINS", "[]")
+    ended = remedy(["evaluate", "run", "without.yaml", "--out", "out"])
+    assert ended.status == 2
+    assert "unknown task 'countdown'" in ended.errors
+    assert f"; run/config.yaml names plug-ins: give --plugin '{path}' if you trust them" in ended.errors
+    assert remedy(["evaluate", "run", "with.yaml", "--out", "out"]).status == 0
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["plugins"].keys() == {"countdown"}
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -145,6 +169,12 @@ def test_what_cannot_be_imported_is_said(name: str, says: str, tmp_path: Path, m
 
 
 @pytest.mark.usefixtures("forgotten")
+def test_a_setting_of_a_methods_name_is_refused_where_its_class_is_defined() -> None:
+    says = r"^Digits: a setting cannot be called count; a task's own words are .*, describe, .*symbols, "
+    with pytest.warns(UserWarning, match="shadows an attribute"), pytest.raises(TypeError, match=says):
+        type("Digits", (Task,), {"__annotations__": {"count": int}, "__module__": __name__})
+
+
 def test_installed_ones_are_imported_for_a_name_that_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

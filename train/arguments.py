@@ -7,15 +7,15 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainerCallback, TrainingArguments
 
+from remedy.messages import install
 from remedy.models.decoder import Block, DecoderForCausalLM
-from remedy.processes import this_process
+from remedy.processes import module_command, this_process
 from remedy.settings import ConfigError, UserError
 from remedy.train.config import DeepSpeedSettings, RunConfig, TrainSettings
 
@@ -69,7 +69,7 @@ def join(on_cpu: bool) -> None:
         import deepspeed
         from deepspeed.ops import __compatible_ops__
     except ImportError:
-        raise ConfigError("train.deepspeed: DeepSpeed is not installed; pip install 'cwm-remedy[deepspeed]'") from None
+        raise ConfigError(f"train.deepspeed: DeepSpeed is not installed: {install('deepspeed')}") from None
 
     if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
         __compatible_ops__["deepspeed_shm_comm"] = False
@@ -114,8 +114,8 @@ def to_universal(checkpoint: Path, step: int) -> None:
     """
     source, target = checkpoint / f"global_step{step}", checkpoint / f"global_step{step}_universal"
     shutil.rmtree(target, ignore_errors=True)
-    command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
-    command += ["--input_folder", str(source), "--output_folder", str(target)]
+    folders = ["--input_folder", str(source), "--output_folder", str(target)]
+    command = module_command("deepspeed.checkpoint.ds_to_universal", "--inject_missing_state", *folders)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]

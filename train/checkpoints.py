@@ -24,7 +24,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.files import replace_file
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, first_problem, listed
-from remedy.settings import UserError, dump, load
+from remedy.settings import UserError, dump, load_stored
 from remedy.train.config import RunConfig
 
 LATEST = "latest"
@@ -187,7 +187,7 @@ class NewSchedule(TrainerCallback):
     """Learning rate of a run that is resumed with other `max_steps`: it is put where that schedule has it, with a message."""
 
     def __init__(self, checkpoint: Sealed) -> None:
-        self.before = load(RunConfig, checkpoint.path / CONFIG_FILE).train.total_steps
+        self.before = load_stored(RunConfig, checkpoint.path / CONFIG_FILE).train.total_steps
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if self.before == state.max_steps:
@@ -243,7 +243,7 @@ def _check_same_run(config: RunConfig, path: Path) -> None:
     """Refuse the configuration of another run, where there is one at the path."""
     if not path.exists():
         return
-    before, now = load(RunConfig, path).model_dump(), config.model_dump()
+    before, now = load_stored(RunConfig, path).model_dump(), config.model_dump()
     for key in ("data", "mixture", "tokenizer", "model", "shards"):
         if before[key] != now[key]:
             raise UserError(

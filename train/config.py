@@ -166,7 +166,9 @@ class TrainSettings(Settings):
                 "deepspeed.stage 0 with bf16 uses a different optimizer path than stages 1 to 3: choose one"
             )
         if self.max_steps and self.max_steps < len(self.curriculum):
-            raise ValueError(f"max_steps ({self.max_steps}) is less than one for each of {len(self.curriculum)} stages")
+            raise ValueError(
+                f"max_steps ({self.max_steps}) must be at least {len(self.curriculum)}: one for each stage of the curriculum"
+            )
         return self
 
     def _check_stacked(self) -> None:

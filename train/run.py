@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import shlex
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ from remedy.models.card import write_card
 from remedy.models.config import DecoderSettings, matched
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
+from remedy.models.hub_loading import read
+from remedy.models.loading import PRECISIONS, load_checkpoint
 from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
-from remedy.models.pretrained import build_pretrained
+from remedy.models.pretrained import build_pretrained, is_in_4bit
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.owner import owned
@@ -48,7 +51,9 @@ from remedy.train.tracking import ProgressLine, Tracking
 from remedy.train.trainer import RowTrainer, explained
 
 log = logging.getLogger(__name__)
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {**PRECISIONS, "fp16": torch.float16}
+SAVED = 200_000_000
+"""Weights that are written and read again in a few seconds."""
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
@@ -94,6 +99,8 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
         if config.train.pack > 1 and zero_stage(config.train) == 3:
             gather_by_layer(decoder)
     rows = build_rows(config, tokenizer)
+    if process.is_main:
+        try_saving(config, model, tokenizer)
     stop, progress, tracking = StopOnSignal(), ProgressLine(config.name), Tracking(config)
     # A signal is noted first, before anything shows that training has begun.
     callbacks: list[TrainerCallback] = [stop, tracking, Checkpoints(config), progress]
@@ -120,6 +127,30 @@ def quieten(config: RunConfig) -> None:
     transformers_logging.disable_progress_bar()
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
+
+
+def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) -> None:
+    """Save the model with all that stands beside it, and read it again, in a folder of the output that is then removed: what training
+    needs at its end is known to work before its first step. Of a model with more than SAVED weights, in 4 bits or divided over
+    processes, weights are left out.
+
+    Raises:
+        UserError: it cannot be saved or read.
+    """
+    weights = sum(part.numel() for part in model.parameters())
+    whole = weights <= SAVED and zero_stage(config.train) != 3 and not is_in_4bit(model)
+    part: Any = model if whole else model.config
+
+    def attempt() -> None:
+        _begin(config, folder)
+        part.save_pretrained(folder)
+        _finish(config, folder, tokenizer, TrainerState(), None)
+        if whole:
+            load_checkpoint(str(folder), "cpu")
+
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=config.output) as name, torch.random.fork_rng(devices=[]):
+        folder = Path(name)
+        read(f"{config.output}: the model cannot be saved and read again, which was tried before training", attempt)
 
 
 def keep_trained(trainer: RowTrainer, computed: Computed) -> None:

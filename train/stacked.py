@@ -40,6 +40,7 @@ from remedy.train.run import (
     keep_trained,
     prepare,
     quieten,
+    try_saving,
 )
 from remedy.train.tracking import ProgressLine, Tracking
 from remedy.train.trainer import NonFiniteLoss, RowTrainer, diverged, explained, out_of_patience
@@ -86,6 +87,7 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     for config in configs:
         set_seed(config.train.seed)
         models.append(cast(DecoderForCausalLM, build_model(config, tokenizer)))
+    try_saving(configs[0], models[0], tokenizer)
     find_kernels(models[0].mixers(), arguments[0].device, DTYPES[configs[0].train.precision])
     together = stack(models)  # before members change what their models' heads answer
     members = [

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from remedy.messages import one_line
+from remedy.processes import ask
 from remedy.settings import ConfigError
 
 Isolation = Literal["auto", "bubblewrap", "landlock", "none", "trusted"]
@@ -23,14 +23,14 @@ for name, path in (("remedy", []), ("remedy.data_gen", []), ("remedy.data_gen.ex
     module = types.ModuleType(name)
     module.__path__ = path
     sys.modules[name] = module
-sys.path = [path for path in sys.path if path] + sys.argv[4:]
+sys.path = [path for path in sys.path if path]
 from remedy.data_gen.execution.server import serve
 serve(*sys.argv[2:])
 """
 
 
 def server_command(python: str | None, isolation: Isolation, folder: str, libraries: Sequence[str] = ()) -> list[str]:
-    """The command that starts a server whose programs run in `folder`, and may import what is in the folders `libraries`.
+    """The command that starts a server whose programs run in `folder`, and may read `libraries`, folders or files.
 
     Raises:
         ConfigError: the interpreter is not there, or the isolation that is asked for does not work here.
@@ -38,6 +38,7 @@ def server_command(python: str | None, isolation: Isolation, folder: str, librar
     package = str(Path(__file__).resolve().parent)
     interpreter = find_interpreter(python)
     name = resolve(isolation)
+    # Not `-I`, which would leave out PYTHONHASHSEED: it starts in an empty folder, with variables that `environment` names.
     command = [interpreter.path, "-s", "-c", _SERVE, package, folder, name, *libraries]
     if name != "bubblewrap":
         return command
@@ -70,14 +71,8 @@ def find_interpreter(python: str | None) -> Interpreter:
         raise ConfigError(
             f"task.tracer.python: no interpreter {python!r}; give its path, or a name on PATH such as python3.12"
         )
-    asked = [found, "-c", "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')"]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
-    answer = done.stdout.split("\n")
-    if done.returncode != 0 or len(answer) < 3:
-        raise ConfigError(
-            f"task.tracer.python: {found} is no working Python interpreter ({one_line(done.stderr)[-200:]})"
-        )
-    return Interpreter(*answer[:3])
+    answer = ask(os.path.abspath(found), "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')")
+    return Interpreter(*answer.split("\n")[:3])
 
 
 def resolve(isolation: Isolation) -> str:
@@ -135,7 +130,7 @@ def _bubblewrap_problem() -> str:
 @lru_cache(maxsize=4)
 def _try_bubblewrap(namespaces: str) -> str:
     interpreter, package = find_interpreter(None), str(Path(__file__).resolve().parent)
-    command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-S", "-c", ""]
+    command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-I", "-S", "-c", ""]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,4 +1,4 @@
-"""Trace many programs, each twice: in a pool of sandboxes, or in this process where the configuration trusts them."""
+"""Trace many programs, each twice, and run each once untraced: in a pool of sandboxes, or in this process where they are trusted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WINDOW = 64
 
 
 _Pair = tuple[Sandbox, Sandbox]
-"""Of the first and the second run of a program: each has processes, addresses and folders of its own."""
+"""Of the first run of a program, and of the untraced and the second one: each has processes, addresses and folders of its own."""
 
 
 def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
@@ -79,33 +79,52 @@ def environment(config: TracerConfig) -> Environment:
 
 
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
-    """Return what became of a program that is run twice: a trace that a second run does not have is of that run, and not of the
-    program."""
-    replies, traces = list[bytes](), list[Trace]()
-    try:
-        for again in (False, True):
+    """Return what became of a program that is run three times.
+
+    A trace that a second run does not have is of that run; one with another result than an untraced run is of the tracer. Neither is
+    of the program.
+    """
+    read_once = dict[bytes, Trace]()
+
+    def run(again: bool = False, plain: bool = False) -> Outcome:
+        try:
             if pair is None:
-                traces.append(_in_process(program, config, depth, again))
-                continue
-            replies.append(pair[again].reply(program, depth))
-            traces.append(traces[0] if replies[1:] == replies[:1] else read(replies[-1], program))
-    except ProgramError as error:
-        if not traces or error.kind == "unstable":
+                return _in_process(program, config, depth, again, plain)
+            reply = pair[again or plain].reply(program, depth, again, plain)
+            if reply not in read_once:
+                read_once[reply] = read(reply, program)
+            return read_once[reply]
+        except ProgramError as error:
             return error
-        return ProgramError("unstable", f"{program.name}: another run of it had no trace: {error}")
-    first, second = traces
-    if first == second:
+
+    first = run()
+    if isinstance(first, ProgramError):
         return first
-    pairs = enumerate(zip(first.frames, second.frames))
-    number = next((at for at, (one, another) in pairs if one != another), min(len(first.frames), len(second.frames)))
-    frame = (first.frames[number:] or second.frames[-1:])[0]
-    return ProgramError(
-        "unstable",
-        f"{program.name}: another run of it had another trace, from frame {number} on, at `{frame.source.strip()}`",
-    )
+    plain = run(
+        plain=True
+    )  # in between: in a namespace of its own, the second run would have the first one's process number
+    second = run(again=True)
+    if isinstance(second, ProgramError):
+        if second.kind == "unstable":
+            return second
+        return ProgramError("unstable", f"{program.name}: another run of it had no trace: {second}")
+    if first != second:
+        pairs = enumerate(zip(first.frames, second.frames))
+        shorter = min(len(first.frames), len(second.frames))
+        number = next((at for at, (one, another) in pairs if one != another), shorter)
+        source = (first.frames[number:] or second.frames[-1:])[0].source.strip()
+        return ProgramError(
+            "unstable", f"{program.name}: another run of it had another trace, from frame {number} on, at `{source}`"
+        )
+    if isinstance(plain, ProgramError):
+        return ProgramError("observed", f"{program.name}: without tracing it had no result: {plain}")
+    if plain.end != first.end:
+        ends = [f"{one.end.text if one.end else '':.150}" for one in (plain, first)]
+        return ProgramError("observed", f"{program.name}: without tracing it ends in {ends[0]}, not in {ends[1]}")
+    return first
 
 
-def _in_process(program: Program, config: TracerConfig, depth: int | None, again: bool) -> Trace:
+def _in_process(program: Program, config: TracerConfig, depth: int | None, again: bool, plain: bool) -> Trace:
     limits = TraceLimits(
         config.max_frames,
         config.max_value_characters,
@@ -113,10 +132,10 @@ def _in_process(program: Program, config: TracerConfig, depth: int | None, again
         config.objects == "attributes",
     )
     with contextlib.redirect_stdout(io.StringIO()):  # what a program prints is no output of ours
-        return trace(program, limits, depth, again=again)
+        return trace(program, limits, depth, again=again, plain=plain)
 
 
 @lru_cache(maxsize=4)
 def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[_Pair, ...]:
     """A process's sandboxes for a configuration; their servers end with it. A forked process must not talk to its parent's."""
-    return tuple((Sandbox(config), Sandbox(config, again=True)) for _ in range(workers))
+    return tuple((Sandbox(config), Sandbox(config)) for _ in range(workers))

@@ -26,7 +26,7 @@ OUTCOMES: dict[str, str] = {
     "time": "it ran too long",
     "memory": "it needed too much memory",
     "killed": "its process ended, or a signal handler of its own raised, before its trace was complete",
-    "forged": "what came back is not what the tracer records: the program meddled with the tracer or with the sandbox's pipe",
+    "forged": "what came back is not what the tracer records: the program meddled with the tracer, its own code or the sandbox's pipe",
     "process": "it tried to start or signal a process, or to lift a limit",
     "thread": "it tried to start a thread",
     "network": "it tried to use the network",
@@ -34,6 +34,8 @@ OUTCOMES: dict[str, str] = {
     "native": "it tried to call native code",
     "resumed": "it threw an exception into a generator that delegates (`yield from`) and went on: Python reports no call of it then",
     "unstable": "another run of it had another trace (an `id`, unseeded random numbers), or it reads the clock",
+    "call": "the call that its row gives raised before the function ran: no such function, or other arguments than it takes",
+    "observed": "without tracing it has another result: it sees the tracer (`locals()`, a weak reference, a `__repr__` that counts)",
     "mismatch": "its result is not the one that its source gives",
 }
 """Why a program has no trace: the kinds of a ProgramError."""
@@ -117,11 +119,19 @@ class Program:
     name: str = "<program>"
     first_line: int = 1
     """The number of its first line in the file that it stands in: what formats that write numbers count from."""
+    calls: str = ""
+    """The function that its marked function calls, where that was written by `from_call`."""
 
     @classmethod
     def from_call(cls, code: str, arguments: str, name: str = "<program>", function: str = "f") -> Program:
-        """A program that calls `function(arguments)` from a marked `main`, laid out as code world models are prompted."""
-        return cls(f"{code}\ndef main():  {MARKER}\n    return {function}({arguments})\n", name)
+        """A program that calls `function(arguments)` from a marked `main`, laid out as code world models are prompted.
+
+        Where the code has a `main` of its own, the marked function is `main_`.
+        """
+        main = "main"
+        while _has_global(code, main):
+            main += "_"
+        return cls(f"{code}\ndef {main}():  {MARKER}\n    return {function}({arguments})\n", name, calls=function)
 
     def entry_point(self) -> EntryPoint:
         """The marked function.
@@ -162,6 +172,16 @@ class Program:
     def physical_lines(self) -> list[str]:
         """The source lines, each ending in a newline, with the marker removed: what an ACTION shows."""
         return [(_MARKER_RE.sub("", line) if MARKER in line else line) + "\n" for line in self.source_lines()]
+
+
+def _has_global(code: str, name: str) -> bool:
+    """Say if a module's own statements name this; False where it does not compile."""
+    from symtable import symtable  # seldom needed, and every sandbox imports this file
+
+    try:
+        return name in code and name in symtable(code, "<code>", "exec").get_identifiers()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
 
 
 def _is_marked(tree: ast.Module, number: int, lines: Sequence[str]) -> bool:
@@ -209,6 +229,9 @@ class Trace:
     """Whether an exception left the entry point. Its last frame is then a RETURN of None all the same, as CPython reports it."""
     unreadable: int = 0
     """How many values are shown in the form that `object` gives them, since their own repr raised."""
+    end: Value | None = None
+    """What the call of the entry point came to, seen from outside: the value that it or its decorators return, or the exception that
+    leaves it, which no frame need show. Its type is then `raised`."""
 
     @property
     def result(self) -> Value | None:

@@ -18,12 +18,13 @@ from typing import Any, NoReturn
 
 from remedy.data_gen.execution import describe as describing
 from remedy.data_gen.execution.line_order import IS_KNOWN, LineOrder
-from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
+from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, Value, can_be_name
 from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
 _FUNCTION = types.FunctionType
 RUNS_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
+_AWAITABLE = 0x100  # set by `types.coroutine` in a copy of a generator's code
 _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compiler knows; a class body's are any mapping
 
 
@@ -92,6 +93,13 @@ class Recorder:
         self._settrace(tracer)
         if self._sealer is not None:
             builtins.__dict__.update(self._builtins)  # what follows needs them
+
+    def describe(self, value: object) -> Value:
+        """Write down what the run came to, be it recorded or not."""
+        try:
+            return self._describe(value)
+        except BaseException:  # of the program's own, or an int has too many digits
+            return describing.describe_object(value)
 
     def _refuse_other_tracers(self) -> None:
         """Stop when the program calls `sys.settrace`. An audit hook stays as long as its process."""
@@ -163,10 +171,9 @@ class Recorder:
             raise self._problem("forged", "changed the count of what is recorded")
 
     def _original(self, code: types.CodeType) -> types.CodeType | None:
-        """The program's own code that one with its file name is a copy of; None if it is another's."""
+        """The program's own code that one with its file name is a copy of; None if its source has no such code."""
         for one in self._codes.values():
-            same = one.co_firstlineno == code.co_firstlineno and one.co_linetable == code.co_linetable
-            if same and one.co_code == code.co_code:
+            if code.replace(co_flags=code.co_flags & ~_AWAITABLE, co_name=one.co_name) == one:
                 self._copies[id(code)] = code
                 self._codes[id(code)] = one
                 return one
@@ -203,11 +210,16 @@ class Recorder:
         def enter(frame: types.FrameType, event: str, arg: Any) -> Any:
             """Sees every call of Python code; returns what sees the rest of it, if it is to be recorded."""
             code = codes.get(identity(frame.f_code))
-            if code is None and (frame.f_code.co_filename != file or (code := original(frame.f_code)) is None):
+            if code is None and frame.f_code.co_filename != file:
                 return None
+            code = code or original(frame.f_code)
             if not active:
                 if code is not entry:
                     return None
+            elif code is None:
+                if seal is None and frame.f_globals is not active[0].f_globals:
+                    return None  # an earlier program left it in this process
+                stop("forged", "runs code under its own file's name that its source does not have")
             elif length(active) > deepest:
                 if frame.f_trace is not None:
                     frame.f_trace = None  # of a generator that ran less deep before

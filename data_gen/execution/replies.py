@@ -23,7 +23,7 @@ from remedy.data_gen.execution.program import (
     can_be_name,
 )
 
-_REPORTED = frozenset(OUTCOMES) - {"mismatch"}
+_REPORTED = frozenset(OUTCOMES) - {"call", "mismatch"}
 _LONG = 1 << 24
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LOCAL = rb"\[%(s)b, %(s)b, %(s)b\]" % {b"s": _STRING}
@@ -32,7 +32,8 @@ _FRAME = rb"\[%(s)b, [0-9]{1,9}, (?:null|\[(?:%(l)b(?:, %(l)b)*+)?\]), (?:null|\
     b"l": _LOCAL,
 }
 _FRAMES = re.compile(
-    rb'\{"frames": \[(?:%(f)b(?:, %(f)b)*+)?\], "raised": (?:true|false), "unreadable": [0-9]{1,9}\}' % {b"f": _FRAME}
+    rb'\{"frames": \[(?:%(f)b(?:, %(f)b)*+)?\], "raised": (?:true|false), "unreadable": [0-9]{1,9}, "end": (?:null|\[%(s)b, %(s)b\])\}'
+    % {b"f": _FRAME, b"s": _STRING}
 )
 _EVENTS = {event.value: event for event in Event}
 
@@ -59,6 +60,7 @@ class _Traced(_Strict):
     frames: list[_Reply]
     raised: bool
     unreadable: Annotated[int, Field(ge=0)]
+    end: tuple[str, str] | None
 
 
 class _Forged(Exception):
@@ -95,7 +97,8 @@ def _trace(reply: _Traced, program: Program) -> Trace:
     frames = _frames(reply.frames, program)
     if reply.unreadable > sum(1 if frame.locals is None else len(frame.locals) for frame in frames):
         _forged("more values that cannot be read than there are")
-    trace = Trace(program, frames, raised=reply.raised, unreadable=reply.unreadable)
+    end = None if reply.end is None else Value(*reply.end)
+    trace = Trace(program, frames, raised=reply.raised, unreadable=reply.unreadable, end=end)
     if trace.raised and (trace.exception_frame is None or trace.frames[-1].value != ("None", "NoneType")):
         _forged("an exception that nothing raised")
     return trace

@@ -90,13 +90,11 @@ class Environment(NamedTuple):
 class Sandbox:
     """A warmed server that traces one program after another, each in a fork of its own. Use as a context manager.
 
-    `again`: it is for second runs, in which all that is of a run and not of a program is to be another: addresses, folder, process.
-    `libraries`: folders that programs may import from.
+    `libraries`: folders and files that programs may read.
     """
 
-    def __init__(self, config: TracerConfig | None = None, again: bool = False, libraries: Sequence[str] = ()) -> None:
+    def __init__(self, config: TracerConfig | None = None, libraries: Sequence[str] = ()) -> None:
         self.config = config or TracerConfig()
-        self._again = again
         self._libraries = tuple(libraries)
         self._server: subprocess.Popen[bytes] | None = None
         self._tree: list[psutil.Process] = []
@@ -155,10 +153,10 @@ class Sandbox:
         """
         return read(self.reply(program, depth), program)
 
-    def reply(self, program: Program, depth: int | None = None) -> bytes:
-        """Return what `replies.read` makes the program's trace of: the same bytes are the same trace."""
+    def reply(self, program: Program, depth: int | None = None, again: bool = False, plain: bool = False) -> bytes:
+        """Return what `replies.read` makes the program's trace of: the same bytes are the same trace. The rest as `tracer.trace`."""
         limits = self.config.model_dump(exclude={"python", "isolation"})
-        about = {"code": program.code, "name": program.name, "depth": depth, "again": self._again}
+        about = {"code": program.code, "name": program.name, "depth": depth, "again": again, "plain": plain}
         request = {**about, "limits": limits}
         reply = self._exchange(request)
         if reply is None and self._served > 1:

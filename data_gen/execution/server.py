@@ -101,11 +101,6 @@ def _run(request: dict[str, Any], folder: str, walls: Walls | None, parent: sele
     limits, name = request["limits"], request["name"]
     token = os.urandom(16)
     reader, writer = os.pipe()
-    if request["again"]:  # a process number more, since in a namespace of its own a second server counts like the first
-        spent = os.fork()
-        if not spent:
-            os._exit(0)
-        os.waitpid(spent, 0)
     child = os.fork()
     if child == 0:
         try:
@@ -215,7 +210,7 @@ def _child(
             limits["unreadable"] == "placeholder",
             limits["objects"] == "attributes",
         )
-        traced = trace(program, most, request["depth"], untrusted=True, again=request["again"])
+        traced = trace(program, most, request["depth"], untrusted=True, again=request["again"], plain=request["plain"])
         reply = write_trace(traced)
     except ProgramError as error:
         reply = write_problem(error.kind, str(error))

@@ -13,10 +13,11 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from sys import exc_info
 
 from remedy.data_gen.execution.clock import clock_watched
 from remedy.data_gen.execution.describe import type_name
-from remedy.data_gen.execution.program import EntryPoint, Program, ProgramError, Trace
+from remedy.data_gen.execution.program import EntryPoint, Event, Frame, Program, ProgramError, Trace
 from remedy.data_gen.execution.recorder import RUNS_LATER, Recorder
 
 MODULE = "traced_program"
@@ -46,6 +47,7 @@ def trace(
     *,
     untrusted: bool = False,
     again: bool = False,
+    plain: bool = False,
 ) -> Trace:
     """Run the program's marked entry point in this process and record its frames, of calls down to level `depth` if given
     (0: the entry point's own), which makes the trace of a program that runs too long short.
@@ -57,6 +59,7 @@ def trace(
     stays until the process ends and slows all that follows: trace one such program a process.
     `again`: this is a second run, which finds out what is of a run and not of the program: objects are to have other addresses, in
     another order, and one that reads the clock has no trace.
+    `plain`: nothing is traced; there are frames of the entry's call and its return alone, and the trace's `end`.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
@@ -91,16 +94,23 @@ def trace(
                 clock = stack.enter_context(clock_watched(_FILE))
             if not untrusted:
                 stack.enter_context(_Interrupts())
+                stack.callback(sys.setrecursionlimit, sys.getrecursionlimit())  # else the next program has this one's
+                if "decimal" in program.code:
+                    import decimal
+
+                    stack.enter_context(decimal.localcontext())
             recorder.unreadable.start()
             _load(program, code, module)
-            no_memory = False
-            recorder.start()
+            end = None
+            if not plain:
+                recorder.start()
             try:
-                module.__dict__[entry.name]()  # if it is nothing that can be called, nothing is on record
+                returned = module.__dict__[entry.name]()  # if it is nothing that can be called, nothing is on record
+                end = recorder.describe(returned)
             except MemoryError:
-                no_memory = True
-            except BaseException:  # is on record, or is the recorder's own
                 pass
+            except BaseException:  # is on record, or is the recorder's own
+                end = recorder.describe(exc_info())._replace(type="raised")
             finally:
                 recorder.stop(previous_tracer)
     finally:
@@ -109,9 +119,13 @@ def trace(
         else:
             modules[MODULE] = previous_module
         in_the_way.clear()
-    if no_memory:
+    if end is None:
         raise ProgramError("memory", f"{program.name}: ran out of memory")
-    found = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count)
+    if plain:
+        source = program.physical_lines()[entry.line - 1]
+        around = [Frame(Event.CALL, entry.line, source, {}), Frame(Event.RETURN, entry.line, source, None, end)]
+        return Trace(program, around, end=end)
+    found = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count, end=end)
     if clock:
         source = program.physical_lines()[clock[0] - 1].strip()
         raise ProgramError(

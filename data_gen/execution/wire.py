@@ -66,7 +66,8 @@ def reply_writer() -> Callable[[Trace], bytes]:
 
     def write(trace: Trace) -> bytes:
         frames = [fields(frame) for frame in trace.frames]
-        return "".join(encode({"frames": frames, "raised": trace.raised, "unreadable": trace.unreadable})).encode()
+        reply = {"frames": frames, "raised": trace.raised, "unreadable": trace.unreadable, "end": trace.end}
+        return "".join(encode(reply)).encode()
 
     return write
 

@@ -41,7 +41,8 @@ _EVALUATED = TypeAdapter(Results)
 class Jobs:
     """Sandboxes that can import a package. Use as a context manager."""
 
-    def __init__(self, python: str | None, libraries: Sequence[str], workers: int) -> None:
+    def __init__(self, python: str | None, libraries: Sequence[str], alone: Mapping[str, str], workers: int) -> None:
+        self._seen = {"path": [] if alone else libraries, "alone": alone}
         config = TracerConfig(python=python, timeout_seconds=_MOST_SECONDS, memory_megabytes=_MEMORY_MEGABYTES)
         self._boxes = [Sandbox(config, libraries=libraries) for _ in range(workers)]
         self._free: queue.SimpleQueue[Sandbox] = queue.SimpleQueue()
@@ -98,7 +99,7 @@ class Jobs:
     def _found(self, job: dict[str, Any], form: TypeAdapter[Any]) -> Any:
         box = self._free.get()
         try:
-            result = box.trace(_program(job)).result
+            result = box.trace(_program({**job, **self._seen})).result
             if result is None:
                 return ProgramError("raised", "the job raised")
             text = _ESCAPED.sub(r"\1", result.text[1:-1])  # to parse a hostile literal could take gigabytes

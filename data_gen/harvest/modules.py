@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from remedy.files import read_text
+
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOK_UPS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL")
 _LONGEST = 1_000_000
-"""Characters of a module that is read."""
+"""Bytes of a module that is read."""
 
 
 class Module:
@@ -25,9 +27,10 @@ class Module:
     """
 
     def __init__(self, name: str, path: Path) -> None:
-        source = path.read_text(encoding="utf-8-sig")
-        if len(source) > _LONGEST:
-            raise ValueError("too long")
+        root = path.parents[name.count(".") + (path.name == "__init__.py")].resolve()
+        # Raises where a link leads out of the package, whose own code could not read what is there.
+        path.resolve().with_suffix("").relative_to(root / name.partition(".")[0])
+        self.source = source = read_text(path, _LONGEST, "utf-8-sig")
         self.name, self.path = name, path
         self.package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         """What its relative imports start from."""

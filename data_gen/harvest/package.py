@@ -86,7 +86,7 @@ class _Function:
 def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield:
     """The programs of a package, in order of module and line; functions like one in `known` are left out, the others added to it."""
     found = Yield()
-    with Jobs(options.python, package.libraries, options.workers) as jobs:
+    with Jobs(options.python, package.libraries, package.alone, options.workers) as jobs:
         known_here = (options.benchmarks, known, Known())
         candidates = _candidates(package, _recorded(package, jobs, found, say), jobs, found)
         functions = [one for one in candidates if _is_new(package, one, known_here, found)]
@@ -106,7 +106,7 @@ def _recorded(package: Package, jobs: Jobs, found: Yield, say: Say) -> dict[str,
     wanted = {one.name: {first_line(node): node.name for node in one.functions()} for one in modules}
     calls: dict[str, Calls] = {name: {} for name in wanted}
     files = [str(path) for path in package.tests]
-    with_examples = [one.name for one in modules if ">>> " in one.path.read_text(encoding="utf-8-sig")]
+    with_examples = [one.name for one in modules if ">>> " in one.source]
     outcomes = (one for some in jobs.record(wanted, with_examples, files, package.folder) for one in some)
     for number, outcome in enumerate(outcomes, start=1):
         say(f"{package.name}: {number} runs of examples and tests, of at most {len(with_examples) + len(files)}")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
+import os
 import re
-import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
-from importlib.metadata import Distribution, PackageMetadata, distributions
+from importlib.metadata import PackageMetadata, PathDistribution
 from pathlib import Path
 from typing import NamedTuple
 
 from remedy.data_gen.execution.isolation import find_interpreter
+from remedy.files import read_text
 from remedy.messages import shown
+from remedy.processes import ask
 from remedy.settings import UserError
 
 UNKNOWN = "unknown"
@@ -24,6 +28,9 @@ _NO_CODE = {
 }
 _NO_MODULES = {"setup", "conftest", "noxfile", "fabfile", "tasks", "__main__"}
 _TEXTS = (".rst", ".md", ".txt", ".doctest")
+_SITES = ("site-packages", "dist-packages")
+_MOST_BYTES = 10_000_000
+"""Of a file that is read: a text, or a distribution's description."""
 _ASK = """
 import json, sys, sysconfig
 print(json.dumps([sys.path, "%d.%d.%d" % sys.version_info[:3], sysconfig.get_paths()["stdlib"], sorted(sys.stdlib_module_names)]))
@@ -32,7 +39,7 @@ print(json.dumps([sys.path, "%d.%d.%d" % sys.version_info[:3], sysconfig.get_pat
 
 class Package(NamedTuple):
     """A package. `root`: the folder that it is imported from. `modules`: their names and files. `tests`: files of tests, and texts with
-    examples. `libraries`: folders that its code may read."""
+    examples. `libraries`: what its code may read. `alone`: the file of each of its top modules, where `root` is not among that."""
 
     name: str
     version: str
@@ -41,6 +48,7 @@ class Package(NamedTuple):
     modules: tuple[tuple[str, Path], ...]
     tests: tuple[Path, ...]
     libraries: tuple[str, ...]
+    alone: dict[str, str]
 
     @property
     def folder(self) -> str:
@@ -62,10 +70,13 @@ class Interpreter(NamedTuple):
 
 
 def interpreter(python: str | None) -> Interpreter:
-    """Ask an interpreter for what it says of itself; the one that runs us if none is named."""
-    command = [find_interpreter(python).path, "-c", _ASK]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return Interpreter(*json.loads(done.stdout))
+    """Ask an interpreter for what it says of itself; if none is named, the one that runs us, with the search path that it has here.
+
+    Raises:
+        ConfigError: it is not there, or too old.
+    """
+    said = Interpreter(*json.loads(ask(find_interpreter(python).path, _ASK)))
+    return said if python else said._replace(path=sys.path)
 
 
 def find(word: str, python: Interpreter) -> Package:
@@ -76,7 +87,7 @@ def find(word: str, python: Interpreter) -> Package:
     """
     place = Path(word)
     if place.is_dir():
-        found = _folder(place.absolute())
+        found = _folder(place.resolve())
     else:
         found = _library(word, python) if word.split(".")[0] in python.names else _installed(word, python)
     if not found.modules:
@@ -91,16 +102,15 @@ def _library(word: str, python: Interpreter) -> Package:
     name = word.replace(".", "_").lstrip("_")
     patterns = (f"test_{name}.py", f"test_{name}_*.py", f"test_{name}/test*.py")
     tests = [file for pattern in patterns for file in (root / "test").glob(pattern)]
-    return Package(word, f"Python {python.version}", PYTHON_LICENCE, root, modules, tuple(sorted(tests)), ())
+    return Package(word, f"Python {python.version}", PYTHON_LICENCE, root, modules, tuple(sorted(tests)), (), {})
 
 
 def _installed(word: str, python: Interpreter) -> Package:
     folders = [path for path in python.path if path]
-    for one in distributions(path=folders):
-        if (about := _metadata(one)) and _same(about["Name"], word):
-            root = Path(str(one.locate_file("")))
-            tops = sorted({file.parts[0] for file in one.files or () if file.suffix == ".py"})
-            return _found(about["Name"], about, root, [root / top for top in tops])
+    for folder in map(Path, folders):
+        for one in _distributions(folder):
+            if _same(name := one.metadata["Name"], word):
+                return _found(name, one.metadata, folder, [folder / top for top in _tops(one)], _installed_in(folder))
     spec = PathFinder.find_spec(word.split(".")[0], folders)
     if spec is None or spec.origin is None:
         raise UserError(f"there is no folder, distribution or module {shown(word)}: install it, or give its folder")
@@ -108,21 +118,38 @@ def _installed(word: str, python: Interpreter) -> Package:
     root = path.parent.parent if path.name == "__init__.py" else path.parent
     place = root / word.replace(".", "/")
     about = _owner(word.split(".")[0], root)
-    return _found(word, about, root, [place, place.with_name(f"{place.name}.py")])
+    return _found(word, about, root, [place, place.with_name(f"{place.name}.py")], _installed_in(root))
+
+
+def _installed_in(folder: Path) -> list[Path]:
+    """A folder of the search path that packages were installed into: they import each other."""
+    return [folder] if folder.name in _SITES or any(folder.glob("*.dist-info")) else []
 
 
 def _owner(top: str, root: Path) -> PackageMetadata | None:
-    for one in distributions(path=[str(root)]):
-        if any(file.parts[0] in (top, f"{top}.py") for file in one.files or ()):
-            return _metadata(one)
-    return None
+    return next((one.metadata for one in _distributions(root) if {top, f"{top}.py"} & {*_tops(one)}), None)
 
 
-def _metadata(one: Distribution) -> PackageMetadata | None:
-    """The metadata of a distribution; None where it is no UTF-8, or has no name."""
-    with contextlib.suppress(UnicodeDecodeError):
-        return one.metadata if one.metadata["Name"] else None
-    return None
+class _Distribution(PathDistribution):
+    """A distribution of which no pipe, and no file that would fill the memory, is read."""
+
+    def read_text(self, filename: str | os.PathLike[str]) -> str | None:
+        """Return the text of a file of its description; None where there is none that can be read."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return read_text(Path(str(self._path), filename), _MOST_BYTES)
+        return None
+
+
+def _distributions(folder: Path) -> Iterator[_Distribution]:
+    """The distributions with a name that a folder describes: it can be one, or be where they are installed."""
+    return (one for one in map(_Distribution, [folder, *sorted(folder.glob("*.*-info"))]) if one.metadata["Name"])
+
+
+def _tops(one: _Distribution) -> list[str]:
+    """The packages and modules of a distribution, as its list of files says; none that lies outside."""
+    with contextlib.suppress(csv.Error, ValueError, TypeError):
+        return sorted({file.parts[0] for file in one.files or () if file.suffix == ".py"} - {"..", "/"})
+    return []
 
 
 def _folder(place: Path) -> Package:
@@ -135,17 +162,26 @@ def _folder(place: Path) -> Package:
     root = place / "src" if (place / "src").is_dir() else place
     inner = [path for path in root.iterdir() if path.name not in _NO_CODE and (path / "__init__.py").exists()]
     about = _information(place)
-    return _found(str(about["Name"]) if about else place.name, about, root, [*inner, *root.glob("*.py")], place)
+    return _found(str(about["Name"]) if about else place.name, about, root, [*inner, *root.glob("*.py")], [root, place])
 
 
 def _found(
-    name: str, about: PackageMetadata | None, root: Path, places: Sequence[Path], whole: Path | None = None
+    name: str, about: PackageMetadata | None, root: Path, places: Sequence[Path], seen: Sequence[Path] = ()
 ) -> Package:
-    """A package, with the tests of `whole`, an unpacked project, or those within itself."""
-    tests = [file for place in ([whole] if whole else places) for file in _tests(place)]
-    libraries = tuple(dict.fromkeys(str(path) for path in (root, whole) if path is not None))
+    """A package whose code sees `seen`, in the last of which its tests lie; by default itself alone, and nothing beside it."""
+    tests = [file for place in seen[1:] or places for file in _tests(place)]
     version, licence = (str(about["Version"] or UNKNOWN), _licence(about)) if about else (UNKNOWN, UNKNOWN)
-    return Package(name, version, licence, root, _modules(root, places), tuple(sorted(set(tests))), libraries)
+    tops = [] if seen else sorted({root / place.relative_to(root).parts[0] for place in places if place.exists()})
+    return Package(
+        name,
+        version,
+        licence,
+        root,
+        _modules(root, places),
+        tuple(sorted(set(tests))),
+        tuple(dict.fromkeys(map(str, seen or tops))),
+        {top.stem: str(top / "__init__.py" if top.is_dir() else top) for top in tops},
+    )
 
 
 def _modules(root: Path, places: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
@@ -163,22 +199,20 @@ def _modules(root: Path, places: Sequence[Path]) -> tuple[tuple[str, Path], ...]
 def _tests(place: Path) -> Iterator[Path]:
     for path in place.rglob("*") if place.is_dir() else ():
         is_test = path.suffix == ".py" and (path.stem.startswith("test_") or path.stem.endswith("_test"))
-        if is_test or (path.suffix in _TEXTS and "egg-info" not in path.parent.name and _has_examples(path)):
+        is_text = path.suffix in _TEXTS and "egg-info" not in path.parent.name
+        if path.is_file() and (is_test or (is_text and _has_examples(path))):
             yield path
 
 
 def _has_examples(path: Path) -> bool:
     try:
-        return path.is_file() and ">>> " in path.read_text(encoding="utf-8")
+        return ">>> " in read_text(path, _MOST_BYTES)
     except (OSError, ValueError):
         return False
 
 
 def _information(folder: Path) -> PackageMetadata | None:
-    for path in [folder / "PKG-INFO", *sorted(folder.glob("*.egg-info/PKG-INFO"))]:
-        if path.is_file():
-            return _metadata(Distribution.at(path.parent))
-    return None
+    return next((one.metadata for one in _distributions(folder)), None)
 
 
 def _licence(about: PackageMetadata) -> str:

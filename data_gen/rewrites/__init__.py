@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -72,7 +73,7 @@ def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
         return program
     marked = max(number for number, line in enumerate(lines) if line.startswith(f"def {entry}("))
     lines[marked] += f"  {MARKER}"
-    return Program("\n".join(lines) + "\n", program.name)
+    return replace(program, code="\n".join(lines) + "\n")
 
 
 def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>") -> str:

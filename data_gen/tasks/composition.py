@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Program
-from remedy.data_gen.splits import ALL, SPLITS, split_of, stream_of, text_hash
+from remedy.data_gen.splits import ALL, SEEN, SPLITS, split_of, stream_of, text_hash
 from remedy.data_gen.tasks.families import FAMILIES, LETTERS
 from remedy.data_gen.tasks.small_spaces import outcomes
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs
@@ -48,6 +48,8 @@ class CompositionTask(Task):
     """Functions that the train split never has."""
     held_out_depths: tuple[int, ...] = ()
     """Depths that the train split never has."""
+    held_out_pairs: tuple[tuple[str, str], ...] = ()
+    """Pairs of functions: programs of training and validation never apply the second to what the first returns."""
 
     @model_validator(mode="after")
     def _known(self) -> CompositionTask:
@@ -59,7 +61,7 @@ class CompositionTask(Task):
                 f"input_length must be [low, high] with 0 <= low <= high <= {LONGEST}, got {shown(self.input_length)}"
             )
         valid = FAMILIES[self.family].functions
-        for name in (*self.functions, *self.held_out_functions):
+        for name in (*self.functions, *self.held_out_functions, *itertools.chain(*self.held_out_pairs)):
             if name not in valid:
                 raise ValueError(f"unknown function {shown(name)} of family {self.family!r}; {suggest(name, valid)}")
         return self
@@ -89,10 +91,13 @@ class CompositionTask(Task):
         depth = f"the depth is {low}" if low == high else f"depths are {low} to {high}"
         names = self.function_names()
         depths = {("held_out_depths", n): "" if low <= n <= high else depth for n in self.held_out_depths}
-        functions = {
+        functions: dict[tuple[str, Any], str] = {
             ("held_out_functions", name): "" if name in names else "it is none of the functions that may occur"
             for name in self.held_out_functions
         }
+        for pair in self.held_out_pairs:
+            occurs = high > 1 and {*pair} <= {*names}
+            functions["held_out_pairs", pair] = "" if occurs else "no program may have it"
         single = "the depth is 1, and single functions stay in all splits" if high == 1 else ""
         return depths | functions | ({("split_by", self.split_by): single} if self.split_by != "program" else {})
 
@@ -134,7 +139,7 @@ class CompositionTask(Task):
         for attempt in range(MAX_ATTEMPTS):
             key = rng.key(seed, stream, index, attempt)
             composed = compose(self, rng.Draws(key))
-            if self._allowed(split, composed):
+            if self.allows(split, composed):
                 break
         else:
             raise too_few_programs(self, split)
@@ -147,12 +152,19 @@ class CompositionTask(Task):
             "depth": composed.depth,
             "flatten": flatten,
             "functions": functions,
+            **({"held_out_pairs": self._pairs(composed)} if self.held_out_pairs else {}),
         }
         program = Program(composed.code, f"composition {split}/{index}")
         return Drawn(program, composed.identity, key, slices, returns=True, cluster=self.learnt(composed))
 
-    def _allowed(self, split: str, composed: Composition) -> bool:
+    def _pairs(self, composed: Composition) -> int:
+        return sum(pair in self.held_out_pairs for pair in itertools.pairwise(composed.functions))
+
+    def allows(self, split: str, composed: Composition) -> bool:
+        """Say if a split may have a program."""
         if split not in (ALL, split_of(text_hash(self.learnt(composed)))):
+            return False
+        if split in SEEN and self._pairs(composed):
             return False
         held_out = set(self.held_out_functions) & set(composed.functions) or composed.depth in self.held_out_depths
         return not (held_out and split == "train")
@@ -162,9 +174,7 @@ class CompositionTask(Task):
 def listed(task: CompositionTask, split: str) -> tuple[Composition, ...] | None:
     """The distinct programs of a split, or of all of them; None where they are too many to be listed."""
     space = _space(task)
-    if space is None or split == ALL:
-        return space
-    return tuple(one for one in space if split_of(text_hash(task.learnt(one))) == split)
+    return None if space is None else tuple(one for one in space if task.allows(split, one))
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,6 @@ from remedy.data_gen.splits import SEEN, in_split, stream_of
 from remedy.data_gen.tasks.permutation_arrays import batch_arrays, vocabulary
 from remedy.data_gen.tasks.permutation_programs import (
     Answer,
-    Ints,
     Moves,
     PermutationBatch,
     chance,
@@ -189,17 +188,22 @@ class PermutationTask(Task):
                 batch = PermutationBatch(self.moves, lengths, values, moves)
                 return keys, batch if held is None else batch._replace(pairs=count_pairs(batch, held))
             tried = rng.keys(seed, stream_of(split), indices[pending], attempt)
-            drawn = self._draw(tried, held if asked else None, asked == "with")
+            drawn = draw_batch(
+                self.moves,
+                self.n,
+                self.length_range(),
+                self.distinct_values,
+                tried,
+                self.repertoire_range(),
+                held if asked else None,
+                asked == "with",
+            )
             found = self._allowed(split, drawn)
             rows = pending[found]
             keys[rows], lengths[rows], values[rows] = tried[found], drawn.lengths[found], drawn.values[found]
             moves[rows, : drawn.moves.shape[1]] = drawn.moves[found]
             pending = pending[~found]
         raise too_few_programs(self, split)
-
-    def _draw(self, keys: rng.U64, successors: Ints | None, with_pair: bool) -> PermutationBatch:
-        lengths, repertoire = self.length_range(), self.repertoire_range()
-        return draw_batch(self.moves, self.n, lengths, self.distinct_values, keys, repertoire, successors, with_pair)
 
     def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:
         allowed = in_split(content_hash(batch, values=self.split_by == "program"), split)

@@ -20,15 +20,8 @@ from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
 
 NAMES = "abcdefgh"
-_LENGTH, _VALUES, _SIZE, _PAIR, _PLACE, _MOVES, _REPERTOIRE = (
-    0,
-    1,
-    11,
-    12,
-    13,
-    16,
-    1 << 20,
-)  # first random position of each draw
+# The first random position of each draw.
+_LENGTH, _VALUES, _SIZE, _PAIR, _PLACE, _MOVES, _REPERTOIRE = 0, 1, 11, 12, 13, 16, 1 << 20
 
 PUBLISHED_DOCSTRING = '"""Execute the REPL trace operations."""'
 

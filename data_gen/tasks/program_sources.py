@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 from remedy.data_gen.execution.program import Program
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks.assertions import arguments_of, asserted, executions
+from remedy.files import read_text
 from remedy.messages import shown
 from remedy.registry import Registry
 from remedy.settings import ConfigError
 
 log = logging.getLogger(__name__)
+
+_MOST_BYTES = 1 << 30
+"""Of a file of programs."""
 
 
 class Case(NamedTuple):
@@ -220,6 +224,6 @@ def _parsed(read: Callable[[dict[str, Any]], Iterable[Case]], row: dict[str, Any
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig")  # without a byte order mark
+        return read_text(file, _MOST_BYTES, "utf-8-sig")  # without a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"task programs: {file} cannot be read as UTF-8 text: {error}") from None

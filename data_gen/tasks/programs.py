@@ -17,6 +17,7 @@ from remedy.data_gen.execution.program import Trace
 from remedy.data_gen.execution.sandbox import Environment, TracerConfig
 from remedy.data_gen.rewrites import RewriteName, rewrite_program
 from remedy.data_gen.splits import ALL, SPLITS, text_hash
+from remedy.data_gen.tasks.calls import called
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, Case, read_cases
 from remedy.data_gen.tasks.task import TASKS, Drawn, Task
 from remedy.data_gen.tasks.trace_cache import traced_once
@@ -109,6 +110,7 @@ class ProgramsTask(Task):
 
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
         for one, outcome in zip(drawn, traced_once([one.program for one in drawn], self.tracer, workers)):
+            outcome = called(outcome)
             yield retrace_shallower(one.program, self.tracer, outcome) if partial else outcome
 
     def environment(self) -> Environment:
@@ -150,7 +152,7 @@ class ProgramsTask(Task):
             return
         given = load_cases(self)[0].split is not None
         cure = (
-            f'give lines `"split": "{split}"`' if given else "write `split_by: program` or other `shares` in data.task"
+            f'give lines `"split": "{split}"`' if given else "write another `split_by` or other `shares` in data.task"
         )
         raise ConfigError(
             f"{reader} asks for {count:,} of the {split} split, which has {have:,}. {self.describe_splits()}. Ask for fewer, or {cure}"
@@ -257,8 +259,8 @@ def _dealt(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
     names, reached, found = list(task.shares.parts), 0.0, dict[str, str]()
     if len(order) < len(names):
         raise ConfigError(
-            f"data.task: {task.name} has {len(order)} {task.split_by}s, too few to deal out to {', '.join(names)}: "
-            "write `split_by: program`, `split` in every line, or other `shares`"
+            f"data.task: split_by {task.split_by} finds {len(order)} in {task.name}, too few to deal out to {', '.join(names)}: "
+            "give more, another `split_by`, `split` in every line, or other `shares`"
         )
     for left, name in zip(reversed(range(len(names))), names):
         reached += task.shares.parts[name]

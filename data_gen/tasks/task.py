@@ -86,6 +86,13 @@ class Task(Settings, ABC):
 
     kind: str
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for name in cls.model_fields:
+            if hasattr(Task, name):
+                taken = ", ".join(word for word in vars(Task) if word[0] != "_")
+                raise TypeError(f"{cls.__name__}: a setting cannot be called {name}; a task's own words are {taken}")
+
     @abstractmethod
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
         """The programs at the indices, each a function of (settings, split, index, seed) alone.

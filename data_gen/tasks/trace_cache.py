@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 VARIABLE = "REMEDY_CACHE"
 """The environment variable that names the folder; empty: nothing is kept."""
-OF_THE_PROGRAM = ("syntax", "entry", "raised", "repr", "recursion", "frames", "output", "unstable")
+OF_THE_PROGRAM = ("syntax", "entry", "raised", "repr", "recursion", "frames", "output", "unstable", "observed")
 """Outcomes without a trace that are the program's own. What a machine's speed or walls decided is tried again."""
 AT_A_TIME = 64
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from remedy.eval.control_flow.moves import Moves
 from remedy.eval.control_flow.names import Names
 from remedy.eval.control_flow.options import Step
 from remedy.eval.control_flow.walk import Exceptions, Walk
+from remedy.processes import ask
+from remedy.settings import ConfigError
 
-_SECONDS = 60
 # Reading needs two modules of this package and nothing that is installed, so any interpreter can do it.
 _READ = """
 import json, sys, types
@@ -25,7 +25,6 @@ paths = {"remedy": [], "remedy.data_gen": [], "remedy.data_gen.execution": [sys.
 for name, path in paths.items():
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = path
-sys.path = [path for path in sys.path if path]
 from remedy.eval.control_flow.bytecode import ControlFlowError, read_bytecode
 from remedy.data_gen.execution.program import Program, ProgramError
 try:
@@ -93,12 +92,10 @@ def _bytecode_of(one: Program, python: str | None) -> Bytecode:
         return read_bytecode(one)
     folders = [str(Path(module).resolve().parent) for module in (program.__file__, __file__)]
     asked = json.dumps({"code": one.code, "name": one.name})
-    command = [interpreter, "-s", "-c", _READ, *folders]
-    done = subprocess.run(command, input=asked, capture_output=True, encoding="utf-8", timeout=_SECONDS, check=False)
-    if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise ControlFlowError(f"{one.name}: its bytecode could not be read with {interpreter}: {last[0]}")
-    reply = json.loads(done.stdout)
+    try:
+        reply = json.loads(ask(interpreter, _READ, *folders, given=asked))
+    except ConfigError as error:
+        raise ControlFlowError(f"{one.name}: its bytecode could not be read: {error}") from None
     if "bytecode" not in reply:
         if "program" in reply:
             raise ProgramError(*reply["program"])

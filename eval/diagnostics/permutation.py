@@ -82,7 +82,7 @@ class PermutationDiagnostic(Diagnostic):
                 f"diagnostic permutation: test_pairs: programs of the {split} split have none: use split test"
             )
         found = []
-        for spacing, written, repertoire, pairs in itertools.product(
+        for spacing, shown, repertoire, pairs in itertools.product(
             self.spacings or (data.reveal.spacing,),
             self.locals or (data.reveal.locals,),
             self.repertoires or (None,),
@@ -92,7 +92,7 @@ class PermutationDiagnostic(Diagnostic):
             own = {name: value for name, value in asked.items() if value is not None}
             settings = {
                 "reveal.spacing": spacing,
-                "reveal.locals": written,
+                "reveal.locals": shown,
                 **{f"task.{name}": value for name, value in own.items()},
             }
             revealed = data.changed(settings, "diagnostic permutation")

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from remedy.eval.generators.scores import Scores
+from remedy.messages import one_line
 from remedy.settings import UserError
 
 PATH = "/v1/completions"
@@ -37,6 +40,7 @@ POSITIVE = 1e-3
 """What rounding may make of the logarithm of a probability of 1."""
 LEAST = -math.log(2**31)
 """The likeliest of all tokens has at least this log-probability: no vocabulary has more."""
+FORM = f"vLLM gives ids from 0.10.2 on, and log-probabilities unless it has --logprobs-mode or --max-logprobs below {LIKELIEST}"
 
 
 class Question(NamedTuple):
@@ -58,6 +62,8 @@ class Question(NamedTuple):
 class Answer(NamedTuple):
     """A reply, read."""
 
+    model: str
+    """The model that wrote it, as the server says."""
     predicted: Scores
     """What would have been written in place of `prompt[first:]`, and what is written after the prompt."""
     names: Mapping[int, str]
@@ -65,7 +71,61 @@ class Answer(NamedTuple):
 
 
 class BadReply(UserError):
-    """A reply that lacks what was asked for."""
+    """A reply that lacks what was asked for, or contradicts itself."""
+
+
+class Reply(BaseModel):
+    """Part of a reply that is used. Other keys may stand beside it."""
+
+    model_config = ConfigDict(strict=True)
+
+
+T = TypeVar("T", bound=Reply)
+Id = Annotated[int, Field(ge=0)]
+Logprob = Annotated[float, Field(le=POSITIVE)]
+Likeliest = Field(min_length=LIKELIEST)
+Finite = Annotated[Logprob, Field(allow_inf_nan=False)]
+
+
+class _Scored(Reply):
+    logprob: Finite
+    decoded_token: str
+
+
+class _Logprobs(Reply):
+    token_logprobs: list[Finite]
+    top_logprobs: list[Annotated[dict[str, Logprob], Likeliest]]
+
+
+class _Choice(Reply):
+    index: Literal[0]
+    token_ids: Annotated[list[Id], Field(min_length=1)]
+    logprobs: _Logprobs
+    prompt_logprobs: list[Annotated[dict[Annotated[Id, Strict(False)], _Scored], Likeliest] | None] | None = None
+
+
+class _Usage(Reply):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class _Completion(Reply):
+    model: str
+    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
+    usage: _Usage
+
+
+def checked(form: type[T], content: Any, cure: str) -> T:
+    """Return content of a server in the form that it must have.
+
+    Raises:
+        BadReply: it has another; the message says where, and what to do.
+    """
+    try:
+        return form.model_validate(content)
+    except ValidationError as error:
+        detail = error.errors()[0]
+        raise BadReply(f"{one_line('.'.join(map(str, detail['loc'])))}: {detail['msg']}: {cure}") from None
 
 
 def ask(model: str, question: Question) -> dict[str, Any]:
@@ -90,88 +150,34 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
     """Return what a reply says.
 
     Raises:
-        BadReply: it lacks something; the message says what, and what to do.
+        BadReply: it lacks something, or contradicts itself; the message says where, and what to do.
     """
-    try:
-        return _read(reply["choices"][0], reply.get("usage") or {}, question)
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-        raise BadReply(f"a reply in another form than vLLM's ({type(error).__name__}: {error})") from None
-
-
-def _read(choice: Mapping[str, Any], usage: Mapping[str, Any], question: Question) -> Answer:
-    ids = choice.get("token_ids")
-    if any(type(one) is not int or one < 0 for one in ids or ()):
-        raise TypeError("token ids that are no whole numbers")
-    if ids is None:
+    whole = checked(_Completion, reply, FORM)
+    choice, usage, prompt = whole.choices[0], whole.usage, question.prompt
+    first = len(prompt) if question.first is None else question.first
+    ids, logprobs, tops = choice.token_ids, choice.logprobs.token_logprobs, choice.logprobs.top_logprobs
+    places = [place or {} for place in (choice.prompt_logprobs or [])[first:]]
+    counts = usage.prompt_tokens, len(places), usage.completion_tokens, len(tops)
+    if counts != (len(prompt), len(prompt) - first, len(ids), len(ids)):
         raise BadReply(
-            "the reply has no token ids (return_token_ids): in its text special tokens are lost; vLLM gives them from 0.10.2 on"
+            f"{len(prompt)} tokens were sent and {len(ids)} came back; by the server's count {counts[0]} were read and {counts[2]} "
+            f"written, and it gives the log-probabilities of {counts[1]} and {counts[3]}: something between adds, cuts or strips "
+            f"tokens, without which a trace cannot be read: ask the server itself; {FORM}"
         )
-    if usage.get("prompt_tokens", len(question.prompt)) != len(question.prompt):
-        raise BadReply(
-            f"the server read {usage['prompt_tokens']:,} tokens where {len(question.prompt):,} were sent: something between adds or "
-            "cuts tokens"
-        )
-    if usage.get("completion_tokens", len(ids)) != len(ids) or not ids:
-        raise BadReply(
-            f"the model wrote {usage.get('completion_tokens')} tokens, and {len(ids)} came back: something between strips special "
-            "tokens, without which a trace cannot be read: ask the server itself, not through a program that does"
-        )
-    listed = choice.get("logprobs") or {}
-    logprobs, tops = listed.get("token_logprobs"), listed.get("top_logprobs")
-    if not logprobs or not tops or len(logprobs) != len(ids) or len(tops) != len(ids):
-        raise _no_logprobs(f"logprobs: {LIKELIEST}")
+    if [top.get(f"token_id:{token}") for token, top in zip(ids, tops)] != logprobs or any(
+        token not in place for token, place in zip(prompt[first:], places)
+    ):
+        raise BadReply("the log-probabilities are not those of the token ids: something between changes tokens")
     held = bool(question.allowed or question.grammar)
-    numbers = [[_logprob(one, held) for one in top.values()] for top in tops]
-    written = Scores(list(ids), list(map(_logprob, logprobs)), [_margin(top) for top in numbers])
-    if not held and any(one < max(top) - POSITIVE for one, top in zip(written.logprobs, numbers)):
+    rows = [sorted(top.values(), reverse=True) for top in tops]
+    if not held and any(logprob < row[0] - POSITIVE for logprob, row in zip(logprobs, rows)):
         raise BadReply(
             "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
         )
-    _check(written, -math.inf if held else LEAST)
-    if question.first is None:
-        return Answer(written, {})
-    listing = choice.get("prompt_logprobs")
-    if not listing or len(listing) != len(question.prompt):
-        raise _no_logprobs(f"prompt_logprobs: {LIKELIEST}")
-    places = [{int(key): about for key, about in place.items()} for place in listing[question.first :]]
-    scored = _likeliest([[(_logprob(about["logprob"]), token) for token, about in place.items()] for place in places])
-    named = [(token, about.get("decoded_token")) for place in places for token, about in place.items()]
-    logprobs, margins = scored.logprobs + written.logprobs, scored.margins + written.margins
-    joined = Scores(scored.tokens + written.tokens, logprobs, margins)
-    return Answer(joined, {token: str(name) for token, name in named if name is not None})
-
-
-def _no_logprobs(asked: str) -> BadReply:
-    return BadReply(
-        f"the server gives no log-probabilities ({asked}): vLLM does unless it was started with --max-logprobs below {LIKELIEST}"
-    )
-
-
-def _margin(logprobs: Sequence[float]) -> float:
-    """Return how far the likeliest is above the next."""
-    ordered = sorted(logprobs, reverse=True)
-    return ordered[0] - ordered[1] if len(ordered) > 1 else math.inf
-
-
-def _likeliest(places: Sequence[Sequence[tuple[float, int]]]) -> Scores:
-    if any(len(place) < LIKELIEST for place in places):
-        raise _no_logprobs("of the likeliest tokens")
-    best = [max(place, key=lambda one: (one[0], -one[1])) for place in places]
-    margins = [_margin([logprob for logprob, _ in place]) for place in places]
-    found = Scores([token for _, token in best], [logprob for logprob, _ in best], margins)
-    _check(found, LEAST)
-    return found
-
-
-def _logprob(value: Any, held: bool = False) -> float:
-    """`held`: only some tokens were allowed, and of others the logarithm of 0 may be given."""
-    if not (math.isfinite(value) or (held and value == -math.inf)):
-        raise BadReply(
-            f"{value} stands where a log-probability should: a server computes none where the weights or their precision overflow"
-        )
-    return float(value)
-
-
-def _check(scores: Scores, least: float) -> None:
-    if any(not least - POSITIVE <= logprob <= POSITIVE for logprob in scores.logprobs):
-        raise BadReply("what the server gives are no log-probabilities: start it without --logprobs-mode")
+    scored = [sorted((-about.logprob, token) for token, about in place.items()) for place in places]
+    likeliest = [-place[0][0] for place in scored]
+    if any(logprob < LEAST - POSITIVE for logprob in likeliest + logprobs * (not held)):
+        raise BadReply(f"what the server gives are no log-probabilities: {FORM}")
+    margins = [place[1][0] - place[0][0] for place in scored] + [row[0] - row[1] for row in rows]
+    names = {token: about.decoded_token for place in places for token, about in place.items()}
+    return Answer(whole.model, Scores([place[0][1] for place in scored] + ids, likeliest + logprobs, margins), names)

@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from remedy.data_gen.roles import Special
-from remedy.eval.generators.completions import PATH, Answer, BadReply, Question, ask, read
+from remedy.eval.generators.completions import PATH, Answer, BadReply, Question, Reply, ask, checked, read
 from remedy.eval.generators.http_client import HttpClient, Refused
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line, shown, suggest
@@ -28,9 +30,19 @@ WRITTEN = 24
 token by token is from what it computes of the same tokens at once."""
 
 
+class _Card(Reply):
+    id: str
+    owned_by: str | None = None
+    max_model_len: Annotated[int, Field(ge=8)] | None = None  # what a server is tried with has as many
+
+
+class _Models(Reply):
+    data: list[_Card]
+
+
 class About(NamedTuple):
-    """Server's account of itself. `longest`: tokens of a sequence, those that are written included, if it says that;
-    `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
+    """Server's account of itself. `model`: the one that its replies name; `longest`: tokens of a sequence, those that are written
+    included, if it says that; `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
 
     server: str
     version: str
@@ -60,11 +72,21 @@ class Server:
         Raises:
             UserError: there is none.
         """
-        reply = await self.client.ask(PATH, ask(self.about.model, question))
+        backend = self.client.backend
+        reply = await self.client.ask(PATH, ask(backend.model, question))
         try:
-            return read(reply, question)
+            answer = read(reply, question)
+            model, first = one_line(answer.model, 80), self.about.model
+            if first not in ("", model):
+                raise BadReply(
+                    f"it is of {model}, those before of {first}: something between changes the model: ask the server itself"
+                )
         except BadReply as error:
-            raise BadReply(f"{self.client.backend.url}{PATH}: {error}") from None
+            raise BadReply(f"{backend.url}{PATH}: {error}") from None
+        if not first and model != backend.model:
+            log.warning("%s: backend.model %s: the replies are of %s", backend.url, backend.model, model)
+        self.about = self.about._replace(model=model)
+        return answer
 
     async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
         """Return what the model writes after what was read, held to a grammar if one is given."""
@@ -116,16 +138,15 @@ async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str
 
 async def _about(client: HttpClient) -> About:
     backend = client.backend
-    cards = (await client.look("/v1/models") or {}).get("data")
-    if not isinstance(cards, list) or not all(isinstance(card, Mapping) and "id" in card for card in cards):
-        raise UserError(f"{backend.url}/v1/models: lists no models: is this a server of OpenAI's protocol?")
-    card = next((one for one in cards if one["id"] == backend.model), None)
-    if card is None:
-        near = suggest(backend.model, [str(one["id"]) for one in cards])
-        raise UserError(f"{backend.url}: serves no model {backend.model!r}; {near}")
-    version = (await _may_look(client, "/version")).get("version", "")
-    variables = (await _may_look(client, "/server_info?config_format=json")).get("vllm_env") or {}
-    flag = variables.get("VLLM_BATCH_INVARIANT")
+    try:
+        models = checked(_Models, await client.look("/v1/models") or {}, "is this a server of OpenAI's protocol?")
+    except BadReply as error:
+        raise UserError(f"{backend.url}/v1/models: {error}") from None
+    cards = {card.id: card for card in models.data}
+    if backend.model not in cards:
+        raise UserError(f"{backend.url}: serves no model {backend.model!r}; {suggest(backend.model, cards)}")
+    card, version = cards[backend.model], await _may_look(client, "/version", "version")
+    flag = await _may_look(client, "/server_info?config_format=json", "vllm_env", "VLLM_BATCH_INVARIANT")
     invariant = "on" if flag in (True, 1, "1", "True") else "off"
     if flag is None:
         invariant = "declared" if backend.batch_invariant else "unknown"
@@ -133,24 +154,25 @@ async def _about(client: HttpClient) -> About:
         raise UserError(
             f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
         )
-    name = one_line(str(card.get("owned_by") or "unknown"), 80)
-    return About(name, one_line(str(version), 80), backend.model, card.get("max_model_len"), invariant)
+    name, version = (one_line(str(text or "unknown"), 80) for text in (card.owned_by, version))
+    return About(name, version, "", card.max_model_len, invariant)
 
 
-async def _may_look(client: HttpClient, path: str) -> Mapping[str, Any]:
-    """Return what is at a path; nothing where a server does not have it, or keeps it to itself."""
+async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
+    """Return what is under keys of a page; None where a server does not have it, or keeps it to itself."""
     try:
-        return await client.look(path) or {}
-    except UserError:
-        return {}
+        found: Any = await client.look(path)
+        for key in keys:
+            found = found[key]
+    except (UserError, LookupError, TypeError):
+        return None
+    return found
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
     """Say if the model reads and writes this tokenizer's ids, and how far its two ways of computing are apart."""
     ids = _spread(tokenizer)
     longest = server.about.longest or len(ids) + WRITTEN + 2
-    if longest < 8:
-        raise UserError(f"{server.client.backend.url}: reads {longest} tokens only (max_model_len)")
     try:
         for start in range(0, len(ids), longest - 2):
             part = [ids[0], *ids[start : start + longest - 2]]
@@ -178,12 +200,6 @@ def _compare(
     tokenizer: TraceTokenizer, names: Mapping[int, str], ids: Sequence[int], server: Server, checkpoint: str
 ) -> None:
     """Raises a UserError if ids stand for other text at the server."""
-    if not names:
-        log.warning(
-            "%s says no token's text, so that its tokenizer is not compared with that of %s",
-            *(server.client.backend.url, checkpoint),
-        )
-        return
     special = {token: one.value for one, token in tokenizer.special_ids.items()}
     own = {token: special.get(token, tokenizer.decode([token])) for token in ids if token in names}
     wrong = [token for token in own if token in special and names[token] != special[token]]

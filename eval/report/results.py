@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -194,14 +195,15 @@ def held_out_table(groups: Sequence[Group], requests: Sequence[Mapping[str, Any]
     found: dict[tuple[str, ...], list[pd.DataFrame]] = {}
     for group in groups:
         task = tasks.get(group.runs[0]["run"], {})
-        functions, depths = (task.get(f"held_out_{what}") or () for what in ("functions", "depths"))
+        functions, depths, pairs = (task.get(f"held_out_{what}") or () for what in ("functions", "depths", "pairs"))
         rows = answered(group.records)
         rows = rows[rows["functions"] != ""]
-        if (functions or depths) and len(rows):
+        if (functions or depths or pairs) and len(rows):
             used = rows["functions"].str.split()
-            rows = rows.assign(new=~used.map(set(functions).isdisjoint).astype(bool), deep=used.map(len).isin(depths))
+            new = [bool({*functions} & {*own}) or any([*pair] in pairs for pair in pairwise(own)) for own in used]
+            rows = rows.assign(new=new, deep=used.map(len).isin(depths))
             found.setdefault((group.variant, named(group.labels, names)), []).append(rows)
-    table_ = [["Recipe", "Condition", "Depth held out", "Of trained functions", "With one held out", WITHOUT]]
+    table_ = [["Recipe", "Condition", "Depth held out", "Of trained functions and pairs", "With one held out", WITHOUT]]
     for start, parts in found.items():
         for deep, mine in pd.concat(parts).groupby("deep"):
             without = baselines.best([{"baselines": baselines.baselines(mine)}])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from remedy.data_gen.config import DataConfig
+from remedy.data_gen.config import DataConfig, read_stored_run
 from remedy.data_gen.examples import Example, Execution, fit_to_budget, write
 from remedy.data_gen.execution.program import Event, Program, ProgramError, Trace
 from remedy.data_gen.prompts import prompt_spans
@@ -18,7 +19,7 @@ from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.marks import draw_marks
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.checkpoint import no_data, stored_settings
+from remedy.eval.checkpoint import no_data
 from remedy.eval.control_flow import ControlFlowError
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FREE
@@ -35,6 +36,7 @@ from remedy.eval.scoring.reading import generated_places
 from remedy.eval.view.model import View, visible
 from remedy.eval.view.records import alone, compared
 from remedy.messages import cut
+from remedy.models.model_manifest import CONFIG_FILE
 from remedy.models.protocol import CausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -110,25 +112,25 @@ def data_of(checkpoint: str, program: Program, changes: dict[str, Any]) -> DataC
         ConfigError: the checkpoint stores nothing and no format is named, a change is of other programs, or the result does not
             validate or cannot be simulated.
     """
-    stored = stored_settings(checkpoint).get("data", {})
+    stored = read_stored_run(Path(checkpoint) / CONFIG_FILE)["data"]
     if not stored and "format" not in changes:
         raise ConfigError(
             f"{no_data(checkpoint)}: say how its traces are written, for example data.format=cwm data.reveal.locals=diff"
         )
+    form = FORMATS.find(str(changes.get("format", stored.get("format"))))
+    if form is not None and form.one_token:
+        raise ConfigError(
+            f"{checkpoint}: its data.format, symbolic, writes sessions of single symbols, and no trace of a program: simulate with a "
+            "model of another format"
+        )
     for key in changes:
         if key == "seed" or (key.split(".")[0] == "task" and not key.startswith("task.tracer.")):
             raise ConfigError(f"data.{key}: does nothing here, where the program is given: remove it")
-    task = stored.get("task", {})
-    # Whoever trusted the programs of a training trusts no other's.
-    tracer = {key: value for key, value in task.get("tracer", {}).items() if key != "isolation"}
+    task = stored.get("task")
+    tracer = task.get("tracer", {}) if isinstance(task, dict) else {}
     own = {"kind": "programs", "path": program.name, "tracer": tracer}
     about = {key: value for key, value in stored.items() if key != "seed"} | {"task": own}
     data = build(DataConfig, apply_changes(about, changes, "data"), f"data of {checkpoint}")
-    if FORMATS[data.format].one_token:
-        raise ConfigError(
-            f"data.format {data.format}: has no end of its own, so that nothing can be written freely in it: simulate with a model "
-            "of another format"
-        )
     if (
         any(key.split(".")[0] == "memory" for key in changes)
         and data.memory

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import CWM_IDS, Special
+from remedy.files import readable
 from remedy.models.tokenizer_backends.base import (
     TOKENIZERS,
     Offsets,
@@ -129,7 +130,7 @@ class Llama3(SubwordBackend):
 
     def __init__(self, path: Path) -> None:
         try:
-            lines = path.read_bytes().splitlines()
+            lines = readable(path).read_bytes().splitlines()
             ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}
         except (OSError, ValueError) as error:
             raise TokenizerError(

@@ -24,6 +24,7 @@ STRINGS = {"kind": "composition", "depth": [1, 3]}
     [
         ({**SWAPS, "held_out_lengths": [3, 99]}, "held_out_lengths: 99 keeps nothing from training"),
         ({**STRINGS, "functions": ["mirror_str"], "held_out_functions": ["rotate_str"]}, "rotate_str keeps nothing"),
+        ({**STRINGS, "depth": 1, "held_out_pairs": [["mirror_str", "sort_chars"]]}, "no program may have it"),
         ({**SWAPS, "length": 1, "held_out_pairs": 1}, "held_out_pairs: 1 keeps nothing from training"),
         ({**STRINGS, "depth": 1, "split_by": "functions"}, "split_by: functions keeps nothing from training"),
     ],

@@ -89,6 +89,20 @@ def test_held_out_functions_and_depths_are_never_trained_on() -> None:
         examples(build(DataConfig, {"task": alone}, "x"), "train", [0])
 
 
+def test_held_out_pairs_of_functions_are_never_trained_on() -> None:
+    names = ["mirror_str", "rotate_str", "repeat_str"]
+    task = {"kind": "composition", "functions": names, "depth": [1, 4], "held_out_pairs": [names[:2]]}
+    held = build(DataConfig, {"task": task}, "x")
+    found = {split: [e.slices for e in examples(held, split, range(60))] for split in ("train", "validation", "test")}
+    for split, slices in found.items():
+        for one in slices:
+            assert one["held_out_pairs"] == str(one["functions"]).count("mirror_str rotate_str")
+        assert any(one["held_out_pairs"] for one in slices) == (split == "test")
+    small = {"task": {**task, "input_length": [1, 1], "alphabet": "ab", "depth": 2, "functions": names[:2]}}
+    listed = [examples(build(DataConfig, small, "x"), split, range(12)) for split in ("validation", "test")]
+    assert [any(one.slices["held_out_pairs"] for one in part) for part in listed] == [False, True]
+
+
 def test_held_out_programs_are_never_trained_on(tmp_path: Path) -> None:
     lines = [json.dumps({"id": f"p{i}", "code": f"def f(x):\n    return x + {i}\n", "input": "1"}) for i in range(40)]
     (tmp_path / "own.jsonl").write_text("\n".join(lines))

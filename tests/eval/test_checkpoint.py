@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+import yaml
 
 from remedy.eval.checkpoint import for_checkpoint, weights_digest
 from remedy.eval.config import EvalConfig
@@ -38,6 +39,22 @@ def test_changes_are_made_to_the_stored_data(tmp_path: Path) -> None:
     assert own.data.task.model_dump()["benchmark"] is None  # a section is replaced whole
     assert own.trained_on is not None
     assert own.trained_on.model_dump()["benchmark"] == "cruxeval"
+
+
+def test_interpreter_and_isolation_are_the_users_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tracer = {"isolation": "none", "python": "/x/python", "max_frames": 9}
+    stored = {"data": {"task": {"kind": "programs", "path": "p", "tracer": tracer}}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(stored))
+
+    def tracer_of(**given: Any) -> list[Any]:
+        found = for_checkpoint(str(tmp_path), changing(given.pop("set", {})), **given)
+        assert found.trained_on is not None
+        return [[task.model_dump()["tracer"][key] for key in tracer] for task in (found.data.task, found.trained_on)]
+
+    assert tracer_of() == [["auto", None, 9]] * 2
+    assert [f"task.tracer.{key} {value!r} is left out" in caplog.text for key, value in tracer.items()] == [1, 1, 0]
+    assert tracer_of(set={"task.tracer.isolation": "none"}) == [["none", None, 9], ["auto", None, 9]]
+    assert tracer_of(own=stored) == [[*tracer.values()]] * 2
 
 
 def test_a_mistake_in_the_stored_data_is_one_of_its_file(tmp_path: Path) -> None:

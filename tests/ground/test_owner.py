@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -50,6 +51,18 @@ def test_a_second_process_is_refused_until_the_first_ends_however_it_does(tmp_pa
         assert list(folder.iterdir()) == []
     finally:
         os.killpg(holder.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_said(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    says = rf"{tmp_path}: its file system gives no lock \({os.strerror(number)}\), .*\(Lustre: mount -o flock\)$"
+    with pytest.raises(UserError, match=says), owned(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_in_which_nothing_was_written_is_not_left(tmp_path: Path) -> None:

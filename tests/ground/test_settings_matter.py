@@ -69,7 +69,12 @@ OTHERS: dict[str, list[Any]] = {
     "task.split_by": ["commands", "functions", "function", "program"],
     "task.shares": [{"train": 0.4, "validation": 0.4, "test": 0.2}],
     "task.held_out_lengths": [[3, 4, 5, 6]],
-    "task.held_out_pairs": [2],
+    "task.held_out_pairs": [
+        2,
+        [["verify_even_length", "compress_repeats"]],
+        [["math_clamp", "math_add"]],
+        [["dict_rotate_values", "dict_put"]],
+    ],
     "task.family": ["lists"],
     "task.functions": [["mirror_str"], ["math_double"], ["dict_double"]],
     "task.depth": [4],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import signal
 import subprocess
@@ -74,9 +75,9 @@ def test_an_output_that_cannot_be_made_is_one_line(
     words: dict[str, list[object]] = {
         "train": ["train", PERMUTATION, *TINY, f"output={name}"],
         "generate": ["generate", DATA, *FEW, "--out", name],
-        "run": ["run", QUICKSTART, "--slurm", name],
+        "run": ["run", QUICKSTART, f"output={name}"],
     }
-    assert "; choose another path" in refused(words[command])
+    assert ": cannot be written: " in refused(words[command])
     assert (tmp_path / "file").read_text() == "in the way"
 
 
@@ -100,8 +101,9 @@ def test_a_wrong_setting_is_one_line(arguments: list[object], says: str, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def interrupted(words: list[object], begun: str) -> str:
-    """What a command says that a terminal interrupts, with all its processes, once a file of this pattern is there."""
+def interrupted(words: list[object], begun: str, how: signal.Signals = signal.SIGINT) -> str:
+    """What a command says that a terminal interrupts, with all its processes, once a file of this pattern is there; or that gets
+    another signal alone."""
     process = subprocess.Popen(
         [sys.executable, "-m", "remedy.launch.cli", *map(str, words)],
         stdout=subprocess.PIPE,
@@ -115,7 +117,10 @@ def interrupted(words: list[object], begun: str) -> str:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None and not list(folder.glob(begun)):
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
+    if how is signal.SIGINT:
+        os.killpg(process.pid, how)
+    else:
+        os.kill(process.pid, how)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert len(errors.splitlines()) == 1, errors
@@ -140,6 +145,26 @@ def test_an_interrupted_training_leaves_a_checkpoint_of_its_step(tmp_path: Path)
     step = int(says.split()[4])
     assert says.endswith(f"; go on with: remedy train {out / 'config.yaml'} --resume\n")
     assert (out / f"checkpoint-{step}").is_dir()
+
+
+@pytest.mark.slow
+def test_an_experiment_that_is_told_to_end_leaves_checkpoints(tmp_path: Path) -> None:
+    group = {
+        "base": {
+            "data": {"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "symbolic"},
+            "tokenizer": {"kind": "symbols"},
+            "model": {"hidden_size": 16, "num_attention_heads": 2},
+            "train": {"max_steps": 9000, "batch_size": 4, "logging_steps": 1, "threads": 1},
+            "tracking": {"wandb": False},
+        },
+        "runs": {"a": {}},
+        "evaluate": {"diagnostics": [{"kind": "permutation", "lengths": [4], "examples": 2}]},
+    }
+    path = tmp_path / "e.yaml"
+    path.write_text(json.dumps({"name": "e", "output": str(tmp_path / "o"), "groups": {"g": group}}))
+    says = interrupted(["run", path, f"output={tmp_path / 'o'}"], "g/a/model/metrics.jsonl", signal.SIGTERM)
+    assert says == "interrupted: what is written stays, and the same command goes on from there\n"
+    assert list((tmp_path / "o").glob("g/a/model/checkpoint-*"))
 
 
 @pytest.mark.parametrize("command", [("generate", DATA, *FEW), ("run", QUICKSTART)])

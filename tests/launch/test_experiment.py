@@ -51,7 +51,7 @@ def test_an_experiment_is_tried_out_by_two_overrides() -> None:
         assert job.train.train.stage_ends() == [1, 5]
         assert job.evaluate is not None
         assert job.evaluate.model_dump()["diagnostics"][0]["examples"] == 4
-    with pytest.raises(ConfigError, match=r"e: groups\.g\.runs\.a: .*max_steps \(1\) is less than one"):
+    with pytest.raises(ConfigError, match=r"e: groups\.g\.runs\.a: .*max_steps \(1\) must be at least 2: one for each"):
         expand(experiment(max_steps=1), "e")
 
 

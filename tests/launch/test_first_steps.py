@@ -11,6 +11,7 @@ from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.generate import generate
 from remedy.launch.init import init
 from remedy.launch.jobs import expand
+from remedy.launch.plan import print_plan
 from remedy.launch.runner import check_programs
 from remedy.settings import ConfigError, UserError, dump, load
 from tests.launch.in_process import remedy
@@ -67,6 +68,28 @@ def test_the_experiment_that_init_writes_is_one_that_runs(
     assert {job.variant for job in jobs} == {"baseline", "characters", "sparse"}
     with pytest.raises(UserError, match=r"mine\.yaml: is there already"):
         init(str(own(tmp_path)), path)
+
+
+def test_rows_that_have_no_trace_are_listed_and_an_experiment_over_none_other_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = own(tmp_path), tmp_path / "bad.jsonl"
+    row = json.dumps({"code": "def g(x):\n    return x", "input": "1"})
+    bad.write_text("\n".join([row, *good.read_text().splitlines()[:20], row]))
+    init(str(bad), tmp_path / "bad.yaml")
+    said = capsys.readouterr().out.splitlines()
+    assert said[1] == f"{bad}: 2 of 22 programs that were tried have no trace; correct them, or they are left out:"
+    assert said[2].startswith(
+        f"call: {bad}:1: the call raised NameError(\"name 'f' is not defined\") before f ran; check that"
+    )
+    print_plan(load(ExperimentConfig, tmp_path / "bad.yaml"), "bad.yaml")
+    assert said[1] in capsys.readouterr().out
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text("\n".join([row.replace('"1"', f'"{n}"') for n in range(79)]))
+    says = r"wrong\.jsonl: 40 of 40 programs that were tried have no trace; .*\ncall: .*wrong\.jsonl:1: the call"
+    with pytest.raises(UserError, match=says):
+        init(str(wrong), tmp_path / "none.yaml")
+    assert not (tmp_path / "none.yaml").exists()
 
 
 def test_a_task_of_ones_own_is_named_in_the_file_and_known_to_every_run(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from remedy.data_gen.examples import example
 from remedy.data_gen.roles import Role, spans_text
 from remedy.eval.view.model import View
 from remedy.eval.view.terminal import page, show_view
-from remedy.launch.show import config_view
+from remedy.launch.show import example_view, load_source
 from tests.launch.in_process import remedy
 
 STRINGS = {"task": {"kind": "composition", "family": "strings", "depth": 1}, "reveal": {"locals": "diff"}}
@@ -36,6 +36,10 @@ def of_program(folder: Path, code: str, **sections: Any) -> Path:
     return written(folder, {"task": {"kind": "programs", "path": str(programs)}}, **sections)
 
 
+def viewed(path: Path, index: int, split: str) -> View:
+    return example_view(load_source(path, []), path, index, split)
+
+
 def output(view: View, ids: bool = False, **options: Any) -> str:
     stream = io.StringIO()
     show_view(view, Console(file=stream, width=100, **options), ids)
@@ -44,7 +48,7 @@ def output(view: View, ids: bool = False, **options: Any) -> str:
 
 @pytest.mark.parametrize(("data", "kind"), [(STRINGS, "bpe"), (SESSION, "chars")])
 def test_the_tokens_are_the_example_frame_by_frame(tmp_path: Path, data: dict[str, Any], kind: str) -> None:
-    view = config_view(written(tmp_path, data, tokenizer={"kind": kind}), [], 3, "validation")
+    view = viewed(written(tmp_path, data, tokenizer={"kind": kind}), 3, "validation")
     spans = example(DataConfig.model_validate(data), "validation", 3).spans
     assert "".join(token.text for token in view.tokens) == spans_text(spans)
     for block in view.blocks:
@@ -55,7 +59,7 @@ def test_the_tokens_are_the_example_frame_by_frame(tmp_path: Path, data: dict[st
 
 
 def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
-    view = config_view(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), [], 0, "train")
+    view = viewed(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), 0, "train")
     assert all(token.supervised == (token.role is Role.VALUE) for token in view.tokens)
     tokens = view.tokens
     assert view.supervised_share() == sum(token.role is Role.VALUE for token in tokens) / len(tokens)
@@ -67,7 +71,7 @@ HOSTILE = "\x1b[31m[bold]</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRI
 
 def test_programs_are_data_to_terminals_and_browsers(tmp_path: Path) -> None:
     code = f"# {HOSTILE}\ndef main():  # << START_OF_TRACE\n    return {HOSTILE!r}\n"
-    view = config_view(of_program(tmp_path, code), [], 0, "all")
+    view = viewed(of_program(tmp_path, code), 0, "all")
     html, plain, coloured = page(view), output(view), output(view, force_terminal=True, color_system="truecolor")
     assert "<script" not in html
     assert "&lt;" in html

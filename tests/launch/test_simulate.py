@@ -33,7 +33,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("memorised")
     (folder / "programs").mkdir()
     (folder / "programs" / "swap.py").write_text(SWAP)
-    task = {"kind": "programs", "path": str(folder / "programs"), "tracer": {"isolation": "trusted"}}
+    task = {"kind": "programs", "path": str(folder / "programs")}
     config = {
         "output": str(folder / "model"),
         "data": {"task": task, "reveal": {"locals": "diff"}},
@@ -127,6 +127,7 @@ BAD: dict[str, tuple[str | None, list[Any], str]] = {
     "parameters": (SWAP.replace("main()", "main(x=1)"), [], "main has parameters, and only a run tells their values"),
     "constraint": (SWAP, ["--constrain", "contol_flow"], "did you mean 'control_flow'?"),
     "memory without frames": (SWAP, ["data.memory=3", "data.format=repl"], "memory 3: nothing that a model writes in the repl"),
+    "symbols": (SWAP, ["data.format=symbolic"], "writes sessions of single symbols, and no trace of a program: simulate with"),
     "not of the data": (SWAP, ["reveal.spacing=2"], "write data.reveal.spacing"),
 }  # fmt: skip
 

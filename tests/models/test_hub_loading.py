@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 import torch
 from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
-from remedy.models.loading import load_checkpoint
+from remedy.models.loading import load_checkpoint, load_outline
+from remedy.models.tokenizer import build_tokenizer
+from remedy.models.tokenizer_backends import HuggingFaceSettings
 from remedy.settings import UserError
+from tests.eval.generators.serving import SYMBOLIC
 from tests.models.test_tokenizer import pretrained
-from tests.tiny_models import tiny_model
+from tests.tiny_models import small_decoder, tiny_model, tokenizer_for
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +25,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "base"
     words = len(AutoTokenizer.from_pretrained(pretrained(folder, [])))
     tiny_model("llama", words).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "own"
+    tokenizer = tokenizer_for(SYMBOLIC)
+    small_decoder(tokenizer, ("gru", "attention")).save_pretrained(folder)
+    tokenizer.save(folder)
     return folder
 
 
@@ -95,7 +108,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "an encoder and decoder": (encoder_and_decoder, "is not one that Transformers runs as a causal language model"),
     "code of its own": (remote, "it brings code of its own (`auto_map`), which is never run here"),
     "a tokenizer's own code": (remote_tokenizer, "it brings code of its own (`auto_map`), which is never run here"),
-    "another width": (edited(hidden_size=64), "of its weights in another shape"),
+    "another width": (edited(hidden_size=64), "of its weights in this shape"),
     "an unknown kind": (edited(model_type="nosuch"), "`nosuch` but Transformers does not recognize"),
     "no configuration": (without("config.json"), "not a model folder or a reachable model"),
     "half a configuration": (
@@ -103,6 +116,41 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         "is not a valid JSON file",
     ),
 }
+
+
+@pytest.mark.parametrize("load", [load_outline, load_checkpoint])
+@pytest.mark.parametrize(
+    ("size", "value", "says"),
+    [
+        ("num_hidden_layers", 10**9, "no model has 10,000"),
+        ("num_hidden_layers", 4_000, "describes a model of more weights than its files hold"),
+        ("intermediate_size", 10**9, "describes a model of more weights than its files hold"),
+        ("vocab_size", 10**7, "describes a model of more weights than its files hold"),
+    ],
+)
+def test_a_model_larger_than_its_files_is_not_built(
+    load: Callable[[str], Any], size: str, value: int, says: str, base: Path, own: Path, tmp_path: Path
+) -> None:
+    for number, folder in enumerate((base, own)):
+        copy = shutil.copytree(folder, tmp_path / str(number))
+        edited(**{size: value})(copy)
+        begin = time.process_time()
+        with pytest.raises(UserError, match=rf"^{copy}: .*{says}"):
+            load(str(copy))
+        assert time.process_time() - begin < 3
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+def test_sizes_of_no_model_are_refused_without_weights_and_under_other_names(kind: str, tmp_path: Path) -> None:
+    """Before the tokenizer is read, which looks at the configuration too."""
+    model = tiny_model(kind, len(AutoTokenizer.from_pretrained(pretrained(tmp_path, []))))
+    model.config.save_pretrained(tmp_path)
+    layers = {"qwen3": {"num_hidden_layers": 10**9, "layer_types": None}, "gpt2": {"n_layer": 10**9}}[kind]
+    assert load_outline(str(tmp_path))[0].config.num_hidden_layers == 2
+    edited(**layers)(tmp_path)
+    for load in (load_outline, lambda name: build_tokenizer(HuggingFaceSettings(name_or_path=name))):
+        with pytest.raises(UserError, match=rf"^{tmp_path}: {next(iter(layers))} is 1000000000 in its config\.json"):
+            load(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from remedy.models import kernels
-from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, try_kernels
+from remedy.models.kernels import OPERATIONS, Use, apart, kernel, try_kernels
 from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.mixers.deltanet import _reference, delta_rule
 from tests.models.small_decoders import decoder
@@ -156,23 +156,13 @@ def test_a_package_that_is_missing_or_breaks_is_named_for_every_kernel(
     assert "does not take this form" in line  # one step a token is no product
 
 
-def written(folder: Path, body: str) -> Kernel:
-    """A kernel of a package that a process finds by itself, and the path to it."""
-    (folder / "broken_kernels").mkdir()
-    (folder / "broken_kernels" / "__init__.py").write_text(
-        f"import os, torch\n\ndef convolve(x, weight, bias, activation):\n    {body}\n"
-    )
-    return Kernel("broken_kernels.convolve", lambda function, *inputs: function(*inputs), lambda *inputs: True)
-
-
 def test_a_kernel_that_ends_its_process_is_tried_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package is seen by this process alone, by its search path, which the other one is given."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "sitecustomize.py").write_text(
-        "import remedy.models.mixers\n"
-        "from remedy.models.kernels import OPERATIONS, Kernel\n"
-        "kernel = Kernel('broken_kernels.convolve', lambda function, *inputs: function(*inputs), lambda *inputs: True)\n"
-        "OPERATIONS['short_convolution'] = OPERATIONS['short_convolution']._replace(kernels=(kernel,))\n"
+    (tmp_path / "causal_conv1d.py").write_text(
+        "import os\n\ndef causal_conv1d_fn(*_, **__): os.kill(os.getpid(), 11)\n"
     )
-    (answer,) = apart([(Use("short_convolution", (8, 4, 1)), written(tmp_path, "os.kill(os.getpid(), 11)"))], CPU, BF16)
+    compiled = OPERATIONS["short_convolution"].kernels[0]
+    (answer,) = apart([(Use("short_convolution", (8, 4, 1)), compiled)], CPU, BF16)
     assert answer is not None
-    assert answer.startswith("broken_kernels ended its process (signal SIGSEGV: nothing said)")
+    assert answer.startswith("causal_conv1d ended its process (signal SIGSEGV: nothing said)")

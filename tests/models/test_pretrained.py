@@ -89,6 +89,37 @@ def test_rows_of_tokens_the_vocabulary_did_not_have_are_trained_and_saved(tmp_pa
         build_pretrained(config, tokenizer, FP32, sharded=True)
 
 
+OWN: list[dict[str, Any]] = [
+    {"temperature": 0.9, "top_p": 0.6},
+    {"do_sample": False, "temperature": 1e-6},
+    {"max_new_tokens": 64, "do_sample": True},
+]
+
+
+@pytest.mark.parametrize("own", OWN, ids=str)
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+def test_generation_settings_of_a_base_are_left_out(
+    file: str, own: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Transformers loads those that do nothing, and refuses to save them; a limit of tokens would cut traces."""
+    base = write_tiny_cwm(tmp_path / "base", layers=1)
+    kept = json.loads((base / file).read_text())
+    (base / "generation_config.json").unlink()
+    (base / file).write_text(json.dumps({**kept, **own}))
+    tokenizer = hf(str(base))
+    with caplog.at_level("INFO"):
+        for lora, folder in ((None, "whole"), ({"r": 2}, "adapted")):
+            config = PretrainedSettings.model_validate({"name_or_path": str(base), "lora": lora})
+            build_pretrained(config, tokenizer, FP32, sharded=False).save_pretrained(tmp_path / folder)
+    names = ", ".join(sorted(own))
+    assert caplog.text.count(f"its generation settings are left out, for traces are greedy: {names}\n") == 2
+    tokenizer.save(tmp_path / "adapted")
+    merge(str(tmp_path / "adapted"), tmp_path / "merged")
+    for folder in ("whole", "merged"):
+        saved = json.loads((tmp_path / folder / "generation_config.json").read_text())
+        assert set(saved) == {"bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"}
+
+
 def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:
     tokenizer = hf(cwm)
     wrong = {"target_modules": ["q_prjo"]}

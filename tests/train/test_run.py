@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -29,6 +30,7 @@ from remedy.train.processes import SIGNALS
 from remedy.train.run import build_model, train
 from remedy.train.tracking import read_metrics
 from remedy.train.trainer import RowTrainer
+from tests.models.test_tokenizer import write_llama
 from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written
 
 
@@ -209,3 +211,52 @@ def test_the_optimizers_groups(tmp_path: Path) -> None:
         alone = any(part in name for part in LEFT_ALONE)
         assert decay[id(parameter)] == (0.0 if alone else 0.3), name
         assert alone or parameter.ndim >= 2, name
+
+
+def test_what_training_needs_at_its_end_is_tried_before_its_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that takes no file of the model's size, and of a model that cannot be saved."""
+    config, out = written(tmp_path, model={**CONFIG["model"], "hidden_size": 64}), tmp_path / "run"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(UserError, match=r"run: the model cannot be saved and read again, .* \(.*File too large"):
+            in_process(config, f"output={out}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    def shared(config: RunConfig, tokenizer: Any) -> Any:
+        model: Any = build_model(config, tokenizer)
+        first, second = model.layers[:2]
+        second.mlp.down_proj.weight = first.mlp.down_proj.weight
+        return model
+
+    monkeypatch.setattr(run, "build_model", shared)
+    with pytest.raises(UserError, match="run: the model cannot be saved and read again") as refused:
+        in_process(config, f"output={out}")
+    assert "\n" not in str(refused.value)
+    assert sorted(path.name for path in out.iterdir()) == ["config.yaml"]
+
+
+@pytest.mark.parametrize("lora", [None, {"r": 2}, {"r": 2, "embeddings": "all"}], ids=str)
+@pytest.mark.parametrize("saved", [run.SAVED, 0])
+def test_pretrained_models_are_tried_with_their_weights_and_without(
+    lora: dict[str, Any] | None, saved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_llama(False, tmp_path / "base", bos_token="<s>", eos_token="</s>", pad_token="</s>")
+    name = str(tmp_path / "base")
+    changes = {
+        "data": {**CONFIG["data"], "format": "cwm"},
+        "tokenizer": {"kind": "hf", "name_or_path": name},
+        "model": {"kind": "pretrained", "name_or_path": name, "lora": lora},
+    }
+    config = load(RunConfig, written(tmp_path, **changes), [f"output={tmp_path / 'run'}"])
+    tokenizer = build_tokenizer(config.tokenizer, config.data)
+    model = build_model(config, tokenizer)
+    monkeypatch.setattr(run, "SAVED", saved)
+    Path(config.output).mkdir()
+    before = torch.get_rng_state()
+    run.try_saving(config, model, tokenizer)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not list(Path(config.output).iterdir())

@@ -84,10 +84,27 @@ FORGERIES: dict[str, tuple[str, ...]] = {
     "opcodes on": ("forged", "sys._getframe().f_trace_opcodes = True"),
     "an inner frame's tracer off": ("forged", "inner()", "def inner():\n    sys._getframe().f_trace = None\n    return 1\n"),
     "code under the traced file's name": (
-        "ok", "exec(compile('secret = 1\\nsecret = 2\\n', sys._getframe().f_code.co_filename, 'exec'))",
+        "forged", "exec(compile('secret = 1\\nsecret = 2\\n', sys._getframe().f_code.co_filename, 'exec'))",
     ),
     "a function under the traced file's name": (
-        "ok", "n = {}\nexec(compile('def f():\\n    return 1\\n', sys._getframe().f_code.co_filename, 'exec'), n)\nn['f']()",
+        "forged", "n = {}\nexec(compile('def f():\\n    return 1\\n', sys._getframe().f_code.co_filename, 'exec'), n)\nn['f']()",
+    ),
+    "the constants of a function replaced": (
+        "forged", "inner()", "def inner():\n    a = 1\n    return a\n"
+        "inner.__code__ = inner.__code__.replace(co_consts=(None, 'FORGED'))\n",
+    ),
+    "a constant replaced by an equal one": (
+        "forged", "inner()", "def inner():\n    a = 1\n    return a\n"
+        "inner.__code__ = inner.__code__.replace(co_consts=(None, True))\n",
+    ),
+    "the names of a function replaced": (
+        "forged", "inner()", "def inner():\n    return sys\ninner.__code__ = inner.__code__.replace(co_names=('MARK',))\nMARK = 1\n",
+    ),
+    "the first line of a function replaced": (
+        "forged", "inner()", "def inner():\n    a = 1\n    return a\ninner.__code__ = inner.__code__.replace(co_firstlineno=1)\n",
+    ),
+    "the name of a function replaced": (
+        "ok", "inner()", "def inner():\n    a = 1\n    return a\ninner.__code__ = inner.__code__.replace(co_name='outer')\n",
     ),
     "the entry's code replaced": ("ok", "main.__code__ = (lambda: 42).__code__"),
     "the entry rebound to a number": ("entry", "", "", WORK + "main = 5\n"),

@@ -23,7 +23,7 @@ PROGRAM = Program(
 )
 TRUE = json.loads(reply_writer()(trace(PROGRAM)))
 FRAMES = TRUE["frames"]
-REST = {"raised": False, "unreadable": 0}
+REST = {"raised": False, "unreadable": 0, "end": None}
 """CALL main, LINE try, LINE return f(3), CALL f, LINE y, LINE return y, RETURN 4, RETURN 4."""
 
 
@@ -57,7 +57,7 @@ def changed(*place: Any, to: Any) -> Any:
 
 
 def test_a_true_reply_is_the_trace() -> None:
-    assert checked(TRUE).frames == trace(PROGRAM).frames
+    assert checked(TRUE) == trace(PROGRAM)
     assert outcome(json.loads(problem_writer()("time", "mine.py: too long"))) == "time"
 
 
@@ -65,7 +65,7 @@ def test_a_long_reply_is_read_only_in_a_tracers_form(monkeypatch: pytest.MonkeyP
     """Read as JSON, a reply of empty lists takes 24 times its size of our memory."""
     monkeypatch.setattr(replies, "_LONG", 1000)
     odd = ['x"\\', "\u20ac\n", "int"]
-    many = {"frames": [*FRAMES, ["line", 2, [odd, odd], None]] * 200, "raised": False, "unreadable": 0}
+    many = {"frames": [*FRAMES, ["line", 2, [odd, odd], None]] * 200, **REST}
     text = json.dumps(many).encode()
     with pytest.raises(ProgramError, match="a frame outside the entry's"):
         read(text, PROGRAM)
@@ -73,7 +73,7 @@ def test_a_long_reply_is_read_only_in_a_tracers_form(monkeypatch: pytest.MonkeyP
         inside = b",".join([filler] * 1000)
         for junk in (
             b"[%b]" % inside,
-            b'{"frames": [%b], "raised": false, "unreadable": 0}' % inside,
+            b'{"frames": [%b], "raised": false, "unreadable": 0, "end": null}' % inside,
             text[:-1] + b", %b}" % inside,
         ):
             with pytest.raises(ProgramError, match="form of a trace"):
@@ -82,7 +82,8 @@ def test_a_long_reply_is_read_only_in_a_tracers_form(monkeypatch: pytest.MonkeyP
 
 MALFORMED: dict[str, Any] = {
     "an exception that nothing raised": {**TRUE, "raised": True},
-    "nothing on an exception": {"frames": FRAMES, "unreadable": 0},
+    "nothing on an exception": {"frames": FRAMES, "unreadable": 0, "end": None},
+    "an end that is no value": {**TRUE, "end": "4"},
     "more that cannot be read than there is": {**TRUE, "unreadable": 9},
     "nothing": None,
     "no frames": {"frames": [], **REST},

@@ -170,7 +170,13 @@ def test_splits_are_given_or_dealt_out_by_function_or_program(tmp_path: Path) ->
     assert counts(ProgramsTask.model_validate({"path": path, "split_by": "program", "shares": parts})) == [30, 30, 0]
     with pytest.raises(ConfigError, match=r"task\.shares: shares come to 1\.2, not 1"):
         build(DataConfig, {"task": {"kind": "programs", "path": path, "shares": {"train": 1}}})
-    with pytest.raises(ConfigError, match="has 2 functions, too few to deal out to train, validation, test"):
+    with pytest.raises(
+        ConfigError, match=r"split_by program finds 1 in .*, too few to deal out to .*: give more, another"
+    ):
+        ProgramsTask(path=lines(tmp_path / "one.jsonl", LINES[:1]), split_by="program").count("train")
+    with pytest.raises(
+        ConfigError, match=r"split_by function finds 2 in .*, too few to deal out to train, validation, test"
+    ):
         ProgramsTask(path=lines(tmp_path / "two.jsonl", LINES[:2]), split_by="function").count("train")
 
     given = [{**line, "split": ("train", "test")[n % 2]} for n, line in enumerate(LINES)]
@@ -188,7 +194,7 @@ def test_splits_are_given_or_dealt_out_by_function_or_program(tmp_path: Path) ->
 def test_a_split_without_programs_is_refused_before_anything_is_traced(tmp_path: Path) -> None:
     path = lines(tmp_path / "mine.jsonl", LINES)
     run: dict[str, Any] = {"data": {"task": {"kind": "programs", "path": path}}, "train": {"evaluate_every": 5}}
-    with pytest.raises(ConfigError, match=r"train\.evaluate_every asks for .*write `split_by: program` or other"):
+    with pytest.raises(ConfigError, match=r"train\.evaluate_every asks for .*write another `split_by` or other"):
         given_programs(build(RunConfig, run))
     run["data"]["task"]["split_by"] = "program"
     assert given_programs(build(RunConfig, run)) == [ProgramsTask(path=path, split_by="program").describe_splits()]

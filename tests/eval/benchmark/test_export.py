@@ -18,7 +18,7 @@ from remedy.eval.benchmark.scorer import read, score_answer, score_trace, wilson
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LocalGenerator
-from remedy.eval.report.compare import Reading, read_logs
+from remedy.eval.report.logs import Reading, read_logs
 from remedy.eval.stats import rate
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader

@@ -126,7 +126,7 @@ def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     assert refused(served(), tokenizer, model="tinny") == ": serves no model 'tinny'; did you mean 'tiny'?"
     server = served()
     server.script = lambda number, content: lambda reply: reply["choices"][0].pop("token_ids")
-    assert refused(server, tokenizer).startswith("/v1/completions: the reply has no token ids")
+    assert refused(server, tokenizer).startswith("/v1/completions: choices.0.token_ids: Field required: ")
     assert "out of vocabulary: needed are " in refused(served(), characters)
     other = refused(ContractServer(wider, characters, names=tokenizer), characters)
     assert re.search(r": the tokenizer of tiny is not that of mine: id \d+ is '.*' there, and '.*' here", other)
@@ -140,12 +140,28 @@ def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -
         ServedGenerator(Backend.model_validate(backend_for("http://127.0.0.1:1")), tokenizer)
     assert "secret" not in str(raised.value)
     monkeypatch.setenv(KEY, "secret\n")  # as a shell reads it from a file
-    assert refused(served(max_model_len=4), tokenizer) == ": reads 4 tokens only (max_model_len)"
+    for longest in (4, -1, float("nan"), True, "4096"):
+        server = served()
+        server.max_model_len = longest  # type: ignore[assignment]
+        assert refused(server, tokenizer).startswith("/v1/models: data.0.max_model_len: Input should be")
     with (
         served(invariant=False).running() as url,
         pytest.raises(UserError, match=r"^backend.batch_invariant true: .* says that it is not"),
     ):
         ServedGenerator(Backend.model_validate(backend_for(url, batch_invariant=True)), tokenizer)
+
+
+def test_the_model_that_replies_is_one_and_is_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    model, tokenizer = model_for(SYMBOLIC)
+    server = ContractServer(model, tokenizer)
+    server.script = lambda number, content: lambda reply: reply.update(model="another")
+    with server.running() as url:
+        served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+    assert served.about.model == "another"
+    assert "backend.model tiny: the replies are of another" in caplog.text
+    server = ContractServer(model, tokenizer)
+    server.script = lambda number, content: (lambda reply: reply.update(model="another")) if number == 2 else None
+    assert refused(server, tokenizer).startswith("/v1/completions: it is of another, those before of tiny")
 
 
 def test_an_endpoint_that_is_not_there(tmp_path: Path) -> None:

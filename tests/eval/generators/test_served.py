@@ -163,35 +163,52 @@ def test_replies_of_vllm_itself_are_read() -> None:
     assert found["special tokens alone"].predicted.tokens == [special, special]
     assert len(found["score"].predicted.tokens) == len(kept["replies"]["score"]["content"]["prompt"]) - 2 + 1
     assert found["score"].names[special] == "<|frame_sep|>"
-    one = kept["replies"]["write"]
-    one["reply"]["choices"][0]["logprobs"]["token_logprobs"][1] -= 1
-    with pytest.raises(BadReply, match="a token that is not the likeliest: the server samples, or penalises"):
-        read(one["reply"], Question(one["content"]["prompt"], one["content"]["max_tokens"]))
 
 
-WRITTEN, SCORED = "choices.0.logprobs.token_logprobs.0", "choices.0.prompt_logprobs.{last}.0.logprob"
+CHOICE = "choices.0"
+WRITTEN, SCORED = f"{CHOICE}.logprobs.token_logprobs.0", f"{CHOICE}.prompt_logprobs.4.7.logprob"
+
+
+def _places(first: int, logprob: float) -> dict[str, Any]:
+    return {str(first + place): {"logprob": logprob - place, "decoded_token": ""} for place in range(2)}
+
+
+NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
 
 
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
-        (WRITTEN, float("nan"), "stands where a log-probability should"),
-        (SCORED, float("-inf"), "stands where a log-probability should"),
-        (WRITTEN, -1e308, "is not the likeliest"),
-        (SCORED, 3.0, "are no log-probabilities"),
-        (SCORED, "-1", "another form than vLLM's"),
-        *(("choices.0.token_ids.0", value, "token ids that are no whole numbers") for value in (1.5, True, -1)),
-        ("choices.0.logprobs", None, "the server gives no log-probabilities"),
-        ("choices.0.token_ids", None, "the reply has no token ids"),
-        ("choices.0.token_ids", [], "strips special tokens"),
-        ("usage.prompt_tokens", 9_999, "something between adds or cuts tokens"),
-        ("choices", None, "another form than vLLM's"),
+        (WRITTEN, float("nan"), "finite"),
+        (WRITTEN, -3.0, "are not those of the token ids"),
+        (NEXT, -1.0, "a token that is not the likeliest: the server samples, or penalises"),
+        (SCORED, float("-inf"), "finite"),
+        (
+            SCORED,
+            3.0,
+            "logprob: Input should be less than or equal to 0.001: vLLM gives .* unless it has --logprobs-mode",
+        ),
+        (SCORED, "-1", f"{SCORED}: Input should be a valid number"),
+        (f"{CHOICE}.prompt_logprobs.4", _places(7, -30.0), "are no log-probabilities"),
+        (
+            f"{CHOICE}.prompt_logprobs.4",
+            _places(8, -1.0),
+            "are not those of the token ids",
+        ),
+        (f"{CHOICE}.prompt_logprobs", None, "log-probabilities of 0 and 1"),
+        *((f"{CHOICE}.token_ids.0", value, f"{CHOICE}.token_ids.0: Input") for value in (1.5, True, -1)),
+        (f"{CHOICE}.token_ids.0", 97, "are not those of the token ids"),
+        (f"{CHOICE}.token_ids", [], "at least 1 item"),
+        (f"{CHOICE}.token_ids", None, "valid list: vLLM gives ids from 0.10.2 on"),
+        (f"{CHOICE}.logprobs", None, "logprobs: Input"),
+        (f"{CHOICE}.index", 7, "index: Input should be 0"),
+        ("usage.prompt_tokens", 9_999, "by the server's count 9999 were read"),
+        ("choices", None, "choices: Input should be a valid list"),
+        ("model", None, "model: Input should be a valid string"),
     ],
 )
 def test_false_values_are_refused(place: str, value: Any, says: str) -> None:
     kept = json.loads(REPLIES.read_text())["replies"]["score"]
-    scored = kept["reply"]["choices"][0]["prompt_logprobs"]
-    scored[-1] = {str(token): {"logprob": -1.0} for token in range(2)}
-    reply = apply_changes(kept["reply"], {place.format(last=len(scored) - 1): value})
+    reply = apply_changes(kept["reply"], {place: value})
     with pytest.raises(BadReply, match=says):
         read(reply, Question(kept["content"]["prompt"], kept["content"]["max_tokens"], (), kept["first"]))

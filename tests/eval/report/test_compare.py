@@ -3,15 +3,17 @@
 import json
 import math
 import shutil
-import zipfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from remedy.eval.report.compare import Reading, compare_logs, read_logs
+from remedy.eval.report.compare import compare_logs
+from remedy.eval.report.logs import Reading, read_logs
 from remedy.eval.stats import VerdictWord
+from remedy.launch.tools import compare
 from remedy.settings import UserError
+from tests.eval.report.harness_logs import inspect_log, samples, table
 
 LOGS = Path("examples/harness_logs")
 # Means and standard errors as the harnesses printed them.
@@ -20,11 +22,7 @@ LM_EVAL = {
     "treated": [(16 / 24, 0.0983), (20 / 24, 0.0777), (18 / 24, 0.0903)],
 }
 INSPECT = {"base": (8 / 24, 0.0983), "treated": (16 / 24, 0.0983)}
-
-
-def table(path: Path, right: list[int], **columns: list[object]) -> Path:
-    pd.DataFrame({"id": range(len(right)), "right": right, **columns}).to_csv(path, index=False)
-    return path
+HALF = [0, 1] * 12
 
 
 def test_lm_eval_means_and_errors_are_ours_too() -> None:
@@ -51,47 +49,20 @@ def test_epochs_of_a_sample_are_one_cluster() -> None:
     assert verdict.word is VerdictWord.HELPED
 
 
-def test_json_logs_read_as_archives_do(tmp_path: Path) -> None:
-    sample = {"id": "a", "epoch": 1, "scores": {"exact": {"value": "C"}}, "metadata": {"family": "x"}}
-    log = {
-        "status": "success",
-        "eval": {"task": "reverse"},
-        "samples": [sample, {**sample, "id": "b", "scores": {"exact": {"value": "I"}}}],
-    }
-    path = tmp_path / "log.json"
-    path.write_text(json.dumps(log))
-    found = read_logs(path, Reading(cluster="family"))
-    assert found[["task", "example", "cluster", "right"]].to_numpy().tolist() == [
-        ["reverse", "a-1", "x", True],
-        ["reverse", "b-1", "x", False],
-    ]
-    path.write_text(json.dumps({**log, "status": "cancelled"}))
-    with pytest.raises(UserError, match="status is 'cancelled'"):
-        read_logs(path, Reading())
-
-
-def inspect_log(path: Path, scores: list[dict | None]) -> Path:
-    samples = [{"id": number, "epoch": 1, "scores": one} for number, one in enumerate(scores)]
-    path.write_text(json.dumps({"status": "success", "eval": {"task": "reverse"}, "samples": samples}))
-    return path
-
-
-def test_a_scorer_of_several_scores_gives_each_by_its_name(tmp_path: Path) -> None:
-    path = inspect_log(tmp_path / "a.json", [{"traces": {"value": {"right": 1.0, "prefix": 0.5}}}])
-    assert list(read_logs(path, Reading(metric="right"))["right"]) == [True]
-    with pytest.raises(UserError, match="name one by --metric: right,traces, prefix,traces"):
-        read_logs(path, Reading())
-
-
 def test_examples_that_no_log_scores_are_counted(tmp_path: Path) -> None:
-    """Of a sample without any score, one that another scorer alone has scored, and one whose scorer failed (NaN), in each log."""
-    both = {"exact": {"value": "C"}, "length": {"value": 3}}
-    scores: list[dict | None] = [both, both, None, {"length": both["length"]}, {**both, "exact": {"value": math.nan}}]
-    sides = [inspect_log(tmp_path / name, scores) for name in ("a.json", "b.json")]
-    assert compare_logs(*sides, Reading(metric="exact")).remarks == [
-        *(f"{side}: 3 of 5 examples have no score, the first of them '2-1'." for side in sides),
-        "b in place of a on reverse: 3 of 5 examples are not scored in every log: left out.",
+    """Of a sample without any score, one that another scorer alone has scored, and ones whose scorer failed (NaN, in JSON null)."""
+    both, wrong = {"exact": {"value": "C"}, "length": {"value": 3}}, {"exact": {"value": "I"}}
+    failed = [{**both, "exact": {"value": value}} for value in (math.nan, None)]
+    sides = [
+        inspect_log(tmp_path / name, [first, both, None, {"length": both["length"]}, *failed])
+        for name, first in (("a.json", wrong), ("b.json", both))
     ]
+    assert compare_logs(*sides, Reading(metric="exact")).remarks == [
+        *(f"{side}: 4 of 6 examples have no score, the first of them '2-1'." for side in sides),
+        "b in place of a on reverse: 4 of 6 examples are not scored in every log: left out.",
+    ]
+    several = inspect_log(tmp_path / "c.json", [{"x": {"value": {"a": value, "b": 1}}} for value in (1, None)])
+    assert list(read_logs(several, Reading(metric="a"))["right"]) == [True, None]
 
 
 def test_a_log_is_not_compared_with_itself(tmp_path: Path) -> None:
@@ -100,13 +71,6 @@ def test_a_log_is_not_compared_with_itself(tmp_path: Path) -> None:
     for other in (log, tmp_path, tmp_path / "b.csv"):
         with pytest.raises(UserError, match=r"a\.csv: is on both sides: give logs of two models"):
             compare_logs(log, other)
-
-
-def test_ids_are_text_and_separators_within_them_are_no_ends_of_lines(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id,right\n01,1\n1,0\n")
-    assert list(read_logs(tmp_path / "a.csv", Reading())["example"]) == ["01", "1"]
-    (tmp_path / "a.jsonl").write_text('{"id": "a\u2028b\x85", "right": 1}\n', encoding="utf-8")
-    assert list(read_logs(tmp_path / "a.jsonl", Reading())["example"]) == ["a\u2028b\x85"]
 
 
 def test_tasks_share_the_level_and_what_does_not_pair_is_said(tmp_path: Path) -> None:
@@ -128,7 +92,6 @@ def test_tasks_share_the_level_and_what_does_not_pair_is_said(tmp_path: Path) ->
         ([1, 0], {}, Reading(cluster="family"), "has no field 'family'"),
         ([1, 0], {}, Reading(metric="acc"), "has no score 'acc'"),
         (["yes", "no"], {}, Reading(), "which is no number"),
-        ([float("nan"), 1], {}, Reading(right_from=0.5), "is nan, neither right nor wrong"),
     ],
 )
 def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dict, how: Reading, message: str) -> None:
@@ -137,35 +100,108 @@ def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dic
         compare_logs(path, shutil.copy(path, tmp_path / "b.csv"), how)
 
 
-@pytest.mark.parametrize("text", ["", "not json", '{"doc_id": 1}', '{"id": 1}', "[1, 2]", "[" * 100_000])
-def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "samples_x_1.jsonl"
-    path.write_text(text)
-    with pytest.raises(UserError, match=r"samples_x_1\.jsonl"):
-        compare_logs(path, path)
+@pytest.mark.parametrize(
+    ("right", "written"), [(HALF, "x"), ([0] * 12, "x"), ([0, 1] * 30, "")], ids=["texts", "all wrong", "scores"]
+)
+def test_copies_of_a_log_are_no_seeds_and_no_sides(tmp_path: Path, right: list[int], written: str) -> None:
+    one, other = (samples(tmp_path / f"base/samples_t_{date}.jsonl", right, written) for date in (1, 2))
+    treated = samples(tmp_path / "treated/samples_t_1.jsonl", [1] * len(right), "x")
+    with pytest.raises(UserError, match=rf"{one} and baseline {other} agree on all {len(right)} .*: they are one log"):
+        compare_logs(tmp_path / "base", treated)
+    with pytest.raises(UserError, match=f"{one} and treatment {other} agree on all .*: both sides are identical"):
+        compare_logs(one, other)
 
 
-def test_a_packed_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remedy.eval.report.compare.MOST_BYTES", 100)
-    with zipfile.ZipFile(tmp_path / "a.eval", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", " " * 101)
-    with pytest.raises(UserError, match=r"header\.json has 101 bytes, and at most 100 are read"):
-        read_logs(tmp_path / "a.eval", Reading())
+@pytest.mark.parametrize(
+    ("right", "written"),
+    [([1] * 40, "x"), ([0] * 40, ""), ([0, 1] * 9, "x"), ([0, 1] * 29, "")],
+    ids=["all right", "all wrong, no texts", "few texts", "few scores"],
+)
+def test_logs_that_agree_by_what_may_be_chance_are_said(tmp_path: Path, right: list[int], written: str) -> None:
+    for seed in range(3):
+        samples(tmp_path / f"base/seed-{seed}/samples_t_1.jsonl", right, written)
+    samples(tmp_path / "treated/samples_t_1.jsonl", [1, *right[1:-1], 1 - right[-1]], "y")
+    (remark,) = compare_logs(tmp_path / "base", tmp_path / "treated").remarks
+    first, second = (tmp_path / f"base/seed-{seed}/samples_t_1.jsonl" for seed in (0, 1))
+    assert remark == (
+        f"treated in place of base on t: baseline {first} and baseline {second} agree on all {len(right)} examples that they "
+        "share, and may be one log."
+    )
 
 
-@pytest.mark.parametrize("damage", ["bytes", "method", "encrypted"])
-def test_damaged_archives_are_named(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "a.eval"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", json.dumps({"status": "success"}))
-    packed = bytearray(path.read_bytes())
-    entry = packed.index(b"PK\x01\x02")
-    if damage == "bytes":
-        packed[43:53] = b"\xff" * 10
-    elif damage == "method":
-        packed[entry + 10] = 97
-    else:
-        packed[entry + 8] |= 1
-    path.write_bytes(packed)
-    with pytest.raises(UserError, match=r"a\.eval: cannot be read"):
-        read_logs(path, Reading())
+def test_equal_scores_of_other_answers_are_two_logs(tmp_path: Path) -> None:
+    one, other = (samples(tmp_path / f"{side}/samples_t_1.jsonl", [0, 1] * 40, side) for side in ("a", "b"))
+    assert compare_logs(one, other).remarks == []
+
+
+def test_a_task_in_which_a_treatment_changes_nothing_is_one_of_several(tmp_path: Path) -> None:
+    for side, right in (("a", HALF), ("b", [1] * 24)):
+        samples(tmp_path / side / "samples_same_1.jsonl", HALF, "x")
+        samples(tmp_path / side / "samples_other_1.jsonl", right, "x")
+    found = compare_logs(tmp_path / "a", tmp_path / "b")
+    assert [len(found.verdicts), len(found.remarks)] == [2, 1]
+    assert "agree on all 24 examples" in found.remarks[0]
+
+
+def test_a_column_seed_says_that_rows_are_trainings(tmp_path: Path) -> None:
+    seeds: list[object] = [1] * 60 + [2] * 60
+    before = table(tmp_path / "before.csv", [0, 1] * 60, id=[*range(60)] * 2, seed=seeds)
+    after = table(tmp_path / "after.csv", [1] * 120, id=[*range(60)] * 2, seed=seeds)
+    found = compare_logs(before, after)
+    assert found.verdicts[0].found.seeds == (2, 2)
+    assert "before.csv 1 and baseline " in found.remarks[0]
+
+
+def test_other_prompts_and_settings_of_lm_eval_are_said(tmp_path: Path) -> None:
+    for side, shots, limit, temperature in (("a", 0, None, 0.0), ("b", 5, None, 0.7)):
+        folder = tmp_path / side
+        samples(folder / "samples_t_1.jsonl", [0, 1] if side == "a" else [1, 1], side, prompt_hash=f"{shots}-shot")
+        about = {"config": {"limit": limit}, "n-shot": {"t": shots}}
+        generation = {"until": ["\n"], "temperature": temperature}
+        (folder / "results_1.json").write_text(
+            json.dumps(about | {"configs": {"t": {"generation_kwargs": generation}}})
+        )
+    one, other = (
+        f"{run} {tmp_path / side / 'samples_t_1.jsonl'}" for run, side in (("baseline", "a"), ("treatment", "b"))
+    )
+    assert compare_logs(tmp_path / "a", tmp_path / "b").remarks == [
+        f"b in place of a on t: n-shot is 0 in {one}, and 5 in {other}.",
+        f"b in place of a on t: temperature is 0.0 in {one}, and 0.7 in {other}.",
+        f"b in place of a on t: the prompt differs on 2 of 2 examples: that of '0-00000000' is 0-shot in {one}, and 5-shot in {other}.",
+    ]
+
+
+def test_other_prompts_and_settings_of_inspect_ai_are_said(tmp_path: Path) -> None:
+    for side, temperature in (("a", 0), ("b", 1)):
+        path = inspect_log(
+            tmp_path / f"{side}.json", [{"exact": {"value": value}} for value in ("IC" if side == "a" else "CC")]
+        )
+        log = json.loads(path.read_text())
+        log["eval"] |= {
+            "config": {"limit": 2} if side == "a" else {},
+            "model_generate_config": {"temperature": temperature},
+        }
+        asked = {"role": "user", "content": f"As {side}?"}
+        shot, answer = ({"role": "assistant", "source": source, "content": "x"} for source in ("input", "generate"))
+        for sample in log["samples"]:
+            sample["messages"] = [asked, shot, answer, {"role": "tool", "content": side}]
+        path.write_text(json.dumps(log))
+    remarks = [line.partition(": ")[2] for line in compare_logs(tmp_path / "a.json", tmp_path / "b.json").remarks]
+    one, other = f"in baseline {tmp_path}/a.json", f"in treatment {tmp_path}/b.json"
+    assert remarks == [
+        f"limit is 2 {one}, and not set {other}.",
+        f"temperature is 0 {one}, and 1 {other}.",
+        f"the prompt differs on 2 of 2 examples: that of '0-1' is ['As a?', 'x'] {one}, and ['As b?', 'x'] {other}.",
+    ]
+
+
+def test_names_in_logs_do_not_act_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = []
+    for side, right in (("before", [0, 0, 1]), ("after", [1, 0, 1])):
+        rows = [{"id": f"{n}\u202e", "right": one, "task": "\x1b]0;x\x07"} for n, one in enumerate(right)]
+        sides.append(tmp_path / f"{side}.jsonl")
+        sides[-1].write_text("".join(json.dumps(row) + "\n" for row in rows[len(sides) - 1 :]))
+    compare(*sides, tmp_path / "out")
+    said = capsys.readouterr().out
+    assert "\\x1b]0;x\\x07" in said
+    assert all(line.isprintable() for line in said.splitlines())

@@ -100,3 +100,5 @@ def test_held_out_functions_and_depths_stand_apart() -> None:
     ]
     assert [row[3].split("\n")[2:] for row in rows] == [["of 10", "8 programs"], ["of 2"]]
     assert len(held_out_table(grouped(conditions, records), [request()])) == 1
+    _, *by_pair = held_out_table(grouped(conditions, records), [request(held_out_pairs=[["old", "older"]])])
+    assert [[cell.split("\n")[0] for cell in row[3:-1]] for row in by_pair] == [["67 %", ""], ["0 %", "100 %"]]

@@ -49,8 +49,8 @@ class Group:
         said = mean_of((run["per_frame"].get(count) if count else run[key]) for run in self.runs)  # type: ignore[literal-required]
         if said and count == "changed_states":
             return f"{said}\nnothing changed 0 %"
-        name, rate, above = against_rule(self.records, key, count) if said else ("", 0.0, None)
-        return f"{said}\n{name} {100 * rate:.0f} %: {points_of(above)}" if above else said
+        found = against_rule(self.records, key, count) if said else None
+        return f"{said}\n{found[0]} {100 * found[1].baseline:.0f} %: {points_of(found[1])}" if found else said
 
     def counts(self, column: str) -> dict[str, int]:
         """Count each value of a column, the most frequent first, but for empty ones."""
@@ -73,17 +73,16 @@ def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Float
     return (place < np.repeat(np.round(right * of), of, axis=1)).astype(float), np.repeat(clusters, of).tolist()
 
 
-def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, float, Difference | None]:
-    """The name of the best rule without a model for a share of runs' records, its rate on the examples that all of them have, and the
-    runs less the rule on the same ones; no name where none is known. `count`: as of `outcomes_of`."""
+def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, Difference] | None:
+    """The name of the best rule without a model for a share of runs' records, and the runs less that rule on the examples that all of
+    them have; None where no rule is known. `count`: as of `outcomes_of`."""
     rules = {name: each for name, each in baselines.outcomes(rows, share).items() if each.notna().all()}
     if not rules:
-        return "", 0.0, None
+        return None
     name = max(rules, key=lambda name: float(rules[name].mean()))
     rule = rows.assign(**{share: rules[name]}, run="").drop_duplicates(PAIRED)
     right, clusters = outcomes_of(pd.concat([rows, rule]), share, count)
-    above = compare(right[-1:], right[:-1], clusters, standing=(True, False))
-    return baselines.NAMES[name], above.baseline, above
+    return baselines.NAMES[name], compare(right[-1:], right[:-1], clusters, standing=(True, False))
 
 
 def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Group]:

@@ -113,8 +113,8 @@ def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) ->
         return ", ".join(f"{100 * one:.0f}" for one in group.rates.points) + " %" if len(group.runs) > 1 else ""
 
     def without(group: Group) -> str:
-        above = against_rule(answered(group.records), "right")[2]
-        return "\n".join([baselines.best(group.runs), *([points_of(above)] if above else [])])
+        found = against_rule(answered(group.records), "right")
+        return f"{baselines.best(group.runs)}\n{points_of(found[1])}" if found else ""
 
     columns: dict[str, Callable[[Group], object]] = {
         "Right": right,

@@ -120,15 +120,15 @@ def _compared(
     share, count = FRAMES.get(comparison.metric, ("right", ""))
     if count and not before[count].any():
         raise ConfigError(f"{comparison.where}: these programs have no {count.replace('_', ' ')}")
-    name, rate, above = against_rule(after, share, count)
+    name, above = against_rule(after, share, count) or ("", None)
     return Verdict(
         comparison,
-        *_rates(comparison, before, after, untrained, rate if name else None),
+        *_rates(comparison, before, after, untrained, above and above.baseline),
         token_ratio=_ratio(both, "cost"),
         written_ratio=_ratio(both, "written_tokens") if free else math.nan,
         word=None if diagnosis else VerdictWord.INCONCLUSIVE,
         programs=before.loc[before[count] > 0 if count else before.index, "example"].nunique(),
-        without=(name, rate),
+        without=(name, above.baseline if above else 0.0),
         above=above,
         runs=tuple(frozenset(side["run"]) for side in sides),
         conditions=tuple(frozenset(side["condition"]) for side in sides),

@@ -300,8 +300,7 @@ def _of_docstring(name: str, choice: Any) -> str:
 def _forcing(name: str, fed: frozenset[Any]) -> str:
     from remedy.eval.decoding.forcings import CONSTRAINED
 
-    masked = {"control_flow": "lines that the code cannot reach", "guided": "also what the written states rule out"}
-    held = f", and masks {masked.get(name, 'what the program rules out')}" if name in CONSTRAINED else ""
+    held = ", and masks lines that the code cannot reach" if name in CONSTRAINED else ""
     return f"feeds {', '.join(role.label for role in sorted(fed))}{held}"
 
 

@@ -24,10 +24,7 @@ def simulate(
     check: Annotated[
         bool, typer.Option("--check", help="run the program too, in the sandbox, and mark the first error")
     ] = False,
-    constrain: Annotated[
-        str,
-        typer.Option(help="control_flow or guided: write only what the program's code, or the written state, allows"),
-    ] = "",
+    constrain: Annotated[str, typer.Option(help="control_flow: write only what the program's code allows")] = "",
     max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens of the trace")] = 4096,
     html: Annotated[MaybePath, target("write a page too")] = None,
 ) -> None:
@@ -72,7 +69,7 @@ def simulate(
                 status.update(f"{written:,} tokens written")
 
             simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, listen)
-        said = work.summary(simulation, work.first_written(data), calls() - before, time.perf_counter() - begin)
+        said = work.summary(simulation, calls() - before, time.perf_counter() - begin)
     view = work.simulation_view(simulation, data, f"{asked.name}, simulated", facts | said)
     terminal.say()
     terminal.blocks(view)

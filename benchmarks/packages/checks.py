@@ -32,16 +32,14 @@ class Checked:
     outcome: str = "ok"
     frames: int = 0
     followed: int = 0
-    """Frames that were held against the constraints."""
-    decided: int = 0
-    """Of these, those of which the written states left one where the program alone leaves several."""
+    """Frames that were held against the control flow."""
     problems: list[str] = field(default_factory=list)
 
 
 def check(program: Program, most_frames: int = 20_000, most_followed: int = 2_000) -> Checked:
     """Trace a program in this process, and try on the trace what is promised of every one.
 
-    `most_followed`: frames, from the first on, that are held against each constraint.
+    `most_followed`: frames, from the first on, that are held against the control flow.
     """
     found = Checked()
     with _quiet():
@@ -106,7 +104,7 @@ def plain(state: Any) -> str:
 
 
 def _followed(traced: Trace, most: int, found: Checked) -> Iterator[str]:
-    """Say if control flow and the states allow every frame, and the end, and what is foretold of the next is so.
+    """Say if control flow allows every frame, and the end.
 
     A program that returned is held to what is allowed of such, which of all others is allowed too.
     """
@@ -115,7 +113,7 @@ def _followed(traced: Trace, most: int, found: Checked) -> Iterator[str]:
         follow(traced, "all" if traced.raised else "caught", most, counted)
     except AssertionError as error:
         yield f"control flow: {error}"
-    found.followed, found.decided = counted.frames, counted.decided
+    found.followed = counted.frames
 
 
 def _formats(traced: Trace) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import Any
 
 # What literals of built-in values are made of, without strings in triple quotes, which no repr has and under which others could hide.
 # ast.parse takes quadratic time for some other texts (f-strings). Every repetition is possessive: nothing is read twice.
@@ -35,22 +34,6 @@ def same_value(left: str, right: str) -> bool:
         return True
     meaning = _canonical(left)
     return meaning is not None and meaning == _canonical(right)
-
-
-def literal(text: str) -> Any:
-    """The value of a literal, which is what the repr of numbers, strings, None and containers of them is.
-
-    Raises:
-        ValueError: it is none, or cannot be read.
-    """
-    if not _LITERAL.fullmatch(text):
-        raise ValueError("no literal")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.literal_eval(text)
-    except (SyntaxError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-        raise ValueError(f"no literal: {error}") from None
 
 
 def _canonical(text: str) -> str | None:

@@ -44,8 +44,6 @@ class Instruction(NamedTuple):
     """The number of the code object that it loads."""
     effect: int
     """By how much the stack is longer where it goes on without a jump."""
-    position: tuple[int, int, int, int]
-    """Where in the source it comes from, as syntax trees have it: line, column, end line and end column; NO_LINE if unknown."""
 
 
 class Code(NamedTuple):
@@ -54,8 +52,6 @@ class Code(NamedTuple):
     number: int
     parent: int | None
     name: str
-    qualified_name: str
-    """With what it is in, as the repr of a function has it."""
     instructions: list[Instruction]
     has_slots: bool
     """Whether its variables are slots that the compiler knows, as a function's are; the module's and a class's are any mapping."""
@@ -63,11 +59,7 @@ class Code(NamedTuple):
     """Whether a call makes a generator or coroutine and runs nothing."""
     is_generator: bool
     """Whether that is a generator, which loops can read."""
-    variables: tuple[str, ...]
-    """Those in slots, in the order in which frames list variables that are new: parameters come first."""
     parameters: tuple[str, ...]
-    positional: int
-    """How many of these a call can give by position. Those that collect the rest of the arguments are not among them."""
     cells: tuple[str, ...]
     """Variables that functions inside it use."""
     first_line: int
@@ -153,19 +145,15 @@ def _read(code: types.CodeType, parent: int | None, numbers: dict[int, int]) -> 
     instructions = [_instruction(code, one, handlers.get(one.offset), places, numbers) for one in own]
     start = next(place for place, one in enumerate(instructions) if one.op == "RESUME")
     taken = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    cells = [name for name in code.co_cellvars if name not in code.co_varnames]
     return Code(
         numbers[id(code)],
         parent,
         code.co_name,
-        code.co_qualname,
         instructions,
         bool(code.co_flags & _OPTIMIZED),
         bool(code.co_flags & _LATER),
         bool(code.co_flags & _GENERATOR),
-        (*code.co_varnames, *cells, *code.co_freevars),
         code.co_varnames[:taken],
-        code.co_argcount,
         code.co_cellvars,
         instructions[start].line,
         start,
@@ -177,12 +165,12 @@ def _instruction(
     code: types.CodeType, one: dis.Instruction, handler: Any, places: dict[int, int], numbers: dict[int, int]
 ) -> Instruction:
     """`handler`: the entry of the table of exceptions; `places`: of instructions by their offsets."""
-    line, end_line, column, end_column = (NO_LINE if part is None else part for part in one.positions or ())
+    line = one.positions.lineno if one.positions else None
     loaded = one.argval if isinstance(one.argval, types.CodeType) else None
     return Instruction(
         op=one.opname,
         arg=one.arg or 0,
-        line=line,
+        line=NO_LINE if line is None else line,
         target=places[one.argval] if one.opcode in dis.hasjrel else None,
         handler=places[handler.target] if handler else None,
         depth=handler.depth if handler else 0,
@@ -190,7 +178,6 @@ def _instruction(
         name="" if loaded else _name(code, one),
         code=numbers[id(loaded)] if loaded else None,
         effect=dis.stack_effect(one.opcode, one.arg, jump=False),
-        position=(line, column, end_line, end_column),
     )
 
 

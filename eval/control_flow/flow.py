@@ -106,7 +106,7 @@ def _bytecode_of(one: Program, python: str | None) -> Bytecode:
 
 def _code(fields: list[Any]) -> Code:
     code = Code._make(map(_tuple, fields))
-    return code._replace(instructions=[Instruction._make(map(_tuple, one)) for one in code.instructions])
+    return code._replace(instructions=[Instruction._make(one) for one in code.instructions])
 
 
 def _tuple(field: Any) -> Any:

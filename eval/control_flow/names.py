@@ -68,28 +68,6 @@ class Names:
         self.returning = {code.number for code in self.codes if _returns_values(code)}
         """Codes that may return something else than None."""
         bound = Counter(variable for code in self.codes for variable in self._bound(code))
-        self.shows_values = self.plain and not self._used & {"wraps", "update_wrapper", "__qualname__", "__name__"}
-        """Whether what a trace shows as a literal can only be that, and what it shows as a function that one."""
-        shown = Counter(code.qualified_name for code in self.codes[1:])
-        self.shown = {
-            f"<function {code.qualified_name}>": code.number
-            for code in self.codes[1:]
-            if shown[code.qualified_name] == 1 and not self.dynamic
-        }
-        """Functions by their reprs, where only one has it."""
-        self.all_defined = not any(
-            one.target is not None or one.handler is not None for one in self.codes[0].instructions
-        )
-        """Whether loading the program binds all its global variables."""
-        self.modules = {
-            (GLOBAL, stores.name): loads.name
-            for loads, stores in pairwise(self.codes[0].instructions)
-            if loads.op == "IMPORT_NAME" and stores.op == "STORE_NAME" and bound[GLOBAL, stores.name] == 1
-        }
-        """The modules that global variables always stand for."""
-        self.stored_cells = {one.name for one in instructions if one.op in ("STORE_DEREF", "DELETE_DEREF")}
-        """Variables that functions inside others share and that are bound after the beginning."""
-        self.deleted_cells = {one.name for one in instructions if one.op == "DELETE_DEREF"}
         self._globals = {name for owner, name in bound if owner == GLOBAL}
         self.functions = {
             variable: number

@@ -80,18 +80,6 @@ class Walk:
         found = self.moves.options(place)
         return found if self._exceptions == "all" or loose(parents) else [one for one in found if one.caught]
 
-    @property
-    def node(self) -> Node | None:
-        """Return where the frame that runs is, if that is certain."""
-        nodes = {node for node, _ in self.configurations}
-        return next(iter(nodes)) if len(nodes) == 1 else None
-
-    @property
-    def may_drop(self) -> bool:
-        """Say if anything may run between any two instructions, since objects may be dropped that run it then."""
-        free = any(waiter.free for _, waiting in self.configurations for waiter in waiting)
-        return free or bool(self.moves.finalizers or self.moves.generators)
-
     def advance(self, steps: Collection[Step]) -> Walk | None:
         """After a frame that is one of these steps: lines with the same text are told apart by what follows. None: none is allowed."""
         wanted = self.allowed() & frozenset(steps)

@@ -12,12 +12,11 @@ from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions
 from remedy.eval.decoding.control_flow import TraceGrammar
-from remedy.eval.decoding.guided import GuidedGrammar
 from remedy.eval.decoding.protocol import Place
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import ConfigError, UserError
 
-CONSTRAINTS: dict[str, type[TraceGrammar]] = {"control_flow": TraceGrammar, "guided": GuidedGrammar}
+CONSTRAINTS: dict[str, type[TraceGrammar]] = {"control_flow": TraceGrammar}
 """Constraints by name. To add one, write its places, and name it here and in `forcings.CONSTRAINED`."""
 
 
@@ -41,7 +40,7 @@ def _start(constraint: str, example: Example, data: DataConfig, tokenizer: Trace
         raise UserError(f"{program.name}: the task says that it returns, and it raised: put that right in the task")
     try:
         flow = ControlFlow(program, data.task.interpreter)
-        grammar = CONSTRAINTS[constraint](flow, tokenizer, data.format, example.reveal, data.string_encoding)
+        grammar = CONSTRAINTS[constraint](flow, tokenizer, data.format, example.reveal)
         return grammar.start(exceptions_of(example))
     except (ControlFlowError, ProgramError) as error:
         raise UserError(f"forcing {constraint}: {error}; leave the program or the forcing out") from None
@@ -54,7 +53,7 @@ def check_data(constraint: str, data: DataConfig) -> None:
         ConfigError: they cannot.
     """
     try:
-        CONSTRAINTS[constraint].check(data.format, data.reveal, data.string_encoding)
+        CONSTRAINTS[constraint].check(data.format, data.reveal)
     except ControlFlowError as error:
         raise ConfigError(f"forcing {constraint}: {error}") from None
     if data.reveal.max_tokens is not None:

@@ -46,10 +46,6 @@ class Trie:
         """Return the token that closes the free text that comes next; None if none does."""
         return next((~symbol for symbol in self.next if symbol < 0), None)
 
-    def all_steps(self) -> frozenset[Step]:
-        """The steps that frames with this beginning stand for."""
-        return frozenset(self.steps).union(*(following.all_steps() for following in self.next.values()))
-
 
 class TraceGrammar:
     """The traces of one program as a tokenizer and a format write them.
@@ -64,10 +60,8 @@ class TraceGrammar:
         tokenizer: TraceTokenizer,
         format: str = "cwm",
         reveal: RevealConfig | None = None,
-        string_encoding: str = "plain",
     ) -> None:
-        self.reveal = reveal or RevealConfig()
-        self.check(format, self.reveal, string_encoding)
+        self.check(format, reveal or RevealConfig())
         writer = FORMATS[format]
         assert isinstance(writer, Cwm)
         self.flow = flow
@@ -79,8 +73,8 @@ class TraceGrammar:
         self.frames = cache(self._frames)
         """A trie of the frames of some steps."""
 
-    @classmethod
-    def check(cls, format: str, reveal: RevealConfig, string_encoding: str = "plain") -> None:
+    @staticmethod
+    def check(format: str, reveal: RevealConfig) -> None:
         """Say if traces that are written so can be told.
 
         Raises:
@@ -136,11 +130,6 @@ class TokenWalk:
     @property
     def done(self) -> bool:
         return not self.node.next
-
-    @property
-    def steps(self) -> frozenset[Step]:
-        """The frames that the one being written may be, as far as it is written."""
-        return self.node.all_steps()
 
     def allowed(self) -> Allowed:
         closing = self.node.closing

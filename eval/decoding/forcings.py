@@ -23,9 +23,8 @@ FORCINGS: dict[str, frozenset[Role]] = {
     "state_forced": STATE_FORCED,
     "teacher_forced": TEACHER_FORCED,
     "control_flow": FREE,
-    "guided": FREE,
 }
-CONSTRAINED = frozenset({"control_flow", "guided"})
+CONSTRAINED = frozenset({"control_flow"})
 """Forcings that hold the model to what the program allows, beside what they feed."""
 
 Forcing = str | tuple[str, ...]

@@ -76,8 +76,7 @@ class Diagnostic(Settings, ABC):
     """The roles that the decoder feeds, one condition each: `free` (only the context), `action_forced` (also true events, actions and
     separators; the states are the model's own), `line_forced` (the same without events), `state_forced` (true states, values and
     separators), `teacher_forced` (everything, in one parallel pass), `control_flow` (only the context, with events and actions
-    constrained to the program's control flow), `guided` (constrained further, by evaluating lines on the state that the model has
-    written), or a list of roles."""
+    constrained to the program's control flow), or a list of roles."""
 
     @field_validator("forcing")
     @classmethod

@@ -69,7 +69,7 @@ class ProgramsDiagnostic(Diagnostic):
     only one split is evaluated."""
     forcing: tuple[Forcing, ...] = Field(default=_FORCING, min_length=1)
     """The roles that the decoder feeds in a trace, one condition each: `free`, `line_forced`, `action_forced`, `state_forced`,
-    `teacher_forced`, `control_flow`, `guided`, or a list of roles."""
+    `teacher_forced`, `control_flow`, or a list of roles."""
     answer_only: tuple[bool, ...] = Field(default=(False, True), min_length=1)
     """False: the model writes a trace. True: it writes the answer at once, freely."""
     rewrites: tuple[Rewriting, ...] = Field(default=("none",), min_length=1)

@@ -38,8 +38,6 @@ class WrongAction(StrEnum):
     """The program's code does not allow it there, whatever its variables are: a constraint makes it impossible."""
     ALLOWED = "allowed by the control flow"
     """The code allows it: which way is taken depends on values."""
-    AGAINST_STATE = "against the written state"
-    """The code allows it, and the states that the model has written before say another."""
 
 
 UNTRACED = "untraced"

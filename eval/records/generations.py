@@ -47,9 +47,6 @@ class Generation(TypedDict):
     changed: list[bool | None]
     """Under a constraint: whether each token could be no other and so was fed, the probability of all that were not allowed in its
     place, and whether another was the likeliest; null where a server chose. Else empty."""
-    contradictions: list[int] | None
-    """Frames that the states written before do not lead to, or the program never allows, by their place; null where that cannot
-    be told (`eval.scoring.actions.contradictions`)."""
     true_ids: list[int]
     true_texts: list[str]
     true_special: list[bool]
@@ -81,7 +78,6 @@ def generation(
     tokenizer: TraceTokenizer,
     truth: Encoded,
     near_ties: int = 0,
-    contradictions: list[int] | None = None,
 ) -> Generation:
     """The row of one example. `places`: of the tokens of all runs, one after another."""
     written = [token for run in runs for token in run.ids]
@@ -101,7 +97,6 @@ def generation(
         "certain": [one.certain for run in runs for one in run.held],
         "cut": [one.cut for run in runs for one in run.held],
         "changed": [one.changed for run in runs for one in run.held],
-        "contradictions": contradictions,
         "true_ids": list(ids),
         "true_texts": token_texts(tokenizer, ids),
         "true_special": [tokenizer.is_special(token) for token in ids],

@@ -71,7 +71,7 @@ COMMON = (
     label(
         "forcing",
         "Which roles the decoder feeds, or what holds the model to some tokens.",
-        ("free", "control_flow", "guided", "line_forced", "action_forced", "state_forced", "teacher_forced"),
+        ("free", "control_flow", "line_forced", "action_forced", "state_forced", "teacher_forced"),
     ),
 )
 """The labels of every condition, read from its data and its forcing."""

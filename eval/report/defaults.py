@@ -16,7 +16,7 @@ AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
     "locals": ("token budget", {"diff", "changes"}),
     "answer_only": ("token budget", set()),
     "spacing": ("token budget", set()),
-    "forcing": ("wrong action", {"control_flow", "guided"}),
+    "forcing": ("wrong action", {"control_flow"}),
 }
 """The failures that labels are meant for, and with which values; an empty set: with any."""
 

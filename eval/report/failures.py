@@ -8,7 +8,7 @@ from functools import partial
 import pandas as pd
 
 from remedy.data_gen.roles import Role
-from remedy.eval.records.failures import Failure, WrongAction
+from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import OUT_OF
 from remedy.eval.records.summary import counts, pooled_of
 from remedy.eval.report.groups import Group, starts, table
@@ -24,6 +24,7 @@ def failure_sections(name: str, groups: Sequence[Group]) -> list[Section]:
     """The sections on the failures of one diagnostic, and on where first errors stand; none where there are none."""
     scored = [group for group in groups if group.scored]
     operations = sorted({kind for group in scored for kind in group.counts("operation")})
+    actions = sorted({kind for group in groups for kind in group.counts("wrong_action")})
     tables = {
         "failure classes": (class_table(scored) if any(group.counts("failure") for group in scored) else [], "classes"),
         "failures by operation": (
@@ -31,7 +32,7 @@ def failure_sections(name: str, groups: Sequence[Group]) -> list[Section]:
             "operations",
         ),
         "first errors by role": (hazard_table(groups), "hazards"),
-        "wrong actions by control flow": (count_table(groups, "wrong_action", list(WrongAction)), "actions"),
+        "wrong actions by control flow": (count_table(groups, "wrong_action", actions), "actions"),
         "what constraints cut": (constraint_table(groups), "constraint"),
     }
     return [

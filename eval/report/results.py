@@ -44,7 +44,6 @@ FED = {
     "state_forced": "states given",
     "teacher_forced": "each step after a true past",
     "control_flow": "held to the control flow",
-    "guided": "held to control flow and states",
 }
 """Forcings in plain words."""
 SHARES = {

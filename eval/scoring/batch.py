@@ -15,7 +15,6 @@ from remedy.eval.diagnostics.condition import Condition
 from remedy.eval.generators.base import Writer, Writing, Written, requests
 from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
-from remedy.eval.scoring.actions import contradictions
 from remedy.eval.scoring.common import Decoded, not_decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
@@ -80,8 +79,7 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
     score = score_tokens if FORMATS[decoded.data.format].one_token else score_frames
     text = tokenizer.decode(decoded.written(decoded.runs))
     places = generated_places(decoded, tokenizer)
-    about = (tokenizer, decoded.truth, written.near_ties, contradictions(decoded, tokenizer))
-    kept = generation(decoded.example.index, text, written.runs, places, *about)
+    kept = generation(decoded.example.index, text, written.runs, places, tokenizer, decoded.truth, written.near_ties)
     return Result(score(decoded, tokenizer), kept)
 
 

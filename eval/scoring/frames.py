@@ -81,7 +81,7 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         sources = [frame.source for frame in example.frames]
         score["followed_another"] = followed_another(sources, error.place, "" if written is None else written.source)
     if role in (Role.EVENT, Role.ACTION):
-        score["wrong_action"] = wrong_action(decoded, error.place, _written_up_to(found, error.place)) or ""
+        score["wrong_action"] = wrong_action(decoded, error.place, _written_at(found, error.place)) or ""
     if not right and not decoded.answer_fed:
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
         score["failure"] = Failure.RUNAWAY if truncated else failure
@@ -113,10 +113,11 @@ def answer_text(example: Example, true: Sequence[ReadFrame], read: Sequence[Read
     return ",".join(f"{name}={text}" for name, text in (found.locals or {}).items())
 
 
-def _written_up_to(found: Reading, place: int) -> list[ReadFrame | None]:
-    """The frames that were written up to a place, or the end; None for one that cannot be read."""
-    frames = list(found.frames[: place + 1])
-    return frames if len(frames) > place else [*frames, ENDED if found.whole else None]
+def _written_at(found: Reading, place: int) -> ReadFrame | None:
+    """The frame that was written at a place, or the end; None if it cannot be read."""
+    if place < len(found.frames):
+        return found.frames[place]
+    return ENDED if found.whole else None
 
 
 def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -62,15 +62,14 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """The tokens of the context (`frame` -1), or of one frame. `written`: those of a model beside true ones; `marks`:
-    faults of what is written, as sentences; `missing`: true tokens that were not written."""
+    """The tokens of the context (`frame` -1), or of one frame. `written`: those of a model beside true ones;
+    `missing`: true tokens that were not written."""
 
     frame: int
     label: str
     tokens: tuple[Token, ...]
     written: tuple[Token, ...] | None = None
     first_error: bool = False
-    marks: tuple[str, ...] = ()
     missing: int = 0
 
     @property
@@ -202,11 +201,10 @@ def beside(
     truth: Sequence[Token],
     runs: Sequence[Run],
     error: int = -1,
-    marks: Mapping[int, tuple[str, ...]] = {},
     by_place: bool = False,
 ) -> tuple[Block, ...]:
     """A block for every true frame, with what was written of it, and for frames that were written after the last. `error`: the number
-    of the first frame that differs, below 0 if none does; `marks`: of frames by their numbers.
+    of the first frame that differs, below 0 if none does.
 
     Tokens that the model did not write are not supervised in this view, and shown grey. `by_place`: every written token stands for
     the true token in its place, as in one-token formats and under teacher forcing; else a frame's are aligned with the true ones.
@@ -225,8 +223,8 @@ def beside(
             continue
         here = written.get(block.frame, [])
         missing = len(block.tokens) - len(here) if runs and by_place else 0
-        own, first = marks.get(block.frame, ()), block.frame == error
-        blocks[place] = replace(block, written=align(block.tokens, here), first_error=first, marks=own, missing=missing)
+        first = block.frame == error
+        blocks[place] = replace(block, written=align(block.tokens, here), first_error=first, missing=missing)
     return tuple(blocks)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from remedy.eval.view.model import Block, Run, Token, View, beside, blocks_of, f
 from remedy.messages import suggest
 from remedy.settings import ConfigError
 
-AGAINST = "the states written before lead elsewhere, or the program cannot come here"
-"""The mark of a frame that contradicts what was written before it."""
 FACTS = ("failure", "wrong_action", "operation", "first_error_role", "outcome", "source", "answer", "true_answer")
 
 
@@ -103,15 +100,14 @@ def compared(written: Mapping[str, Any], error: int, by_place: bool = False) -> 
     `beside`."""
     truth = _truth(written)
     numbers = list(dict.fromkeys(token.frame for token in truth if token.role is not Role.CONTEXT))
-    return beside(truth, _runs(written, numbers), error, _marks(written, numbers), by_place)
+    return beside(truth, _runs(written, numbers), error, by_place)
 
 
 def alone(written: Mapping[str, Any], first: int) -> tuple[Block, ...]:
     """A kept generation of which the truth is not known. `first`: the number of the first frame that was written."""
     context = [token._replace(supervised=False) for token in _truth(written) if token.role is Role.CONTEXT]
-    marks = _marks(written, [first])
     tokens = [token for run in _runs(written, [first]) for token in run.tokens]
-    return tuple(replace(block, marks=marks.get(block.frame, ())) for block in blocks_of([*context, *tokens]))
+    return blocks_of([*context, *tokens])
 
 
 def _truth(written: Mapping[str, Any]) -> list[Token]:
@@ -120,11 +116,6 @@ def _truth(written: Mapping[str, Any]) -> list[Token]:
         Token(id, text, ROLES[role], frame, string, special=special)
         for id, text, role, frame, string, special in zip(*(written[f"true_{name}"] for name in columns))
     ]
-
-
-def _marks(written: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    places = written["contradictions"]
-    return {} if places is None else {frame_at(numbers, int(place)): (AGAINST,) for place in places}
 
 
 def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:

@@ -20,16 +20,13 @@ from remedy.data_gen.traces.marks import draw_marks
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.checkpoint import no_data
-from remedy.eval.control_flow import ControlFlowError
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.decoding.guided import GuidedGrammar
 from remedy.eval.decoding.protocol import TokenListener, ignore_token
 from remedy.eval.generators import Generator, LocalGenerator, Request, ServedGenerator, Writing, Written
 from remedy.eval.generators.backend import Backend
 from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
-from remedy.eval.scoring.actions import contradictions, known_of
 from remedy.eval.scoring.common import Decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
@@ -197,23 +194,12 @@ def simulate(
     decoded = Decoded(example, program.truth, written.runs, FREE, data)
     ids = decoded.written(written.runs)
     read = FORMATS[data.format].read(tokenizer.pieces(ids), data.reveal.answer_only)
-    against = None if unfollowed(example, data) else contradictions(decoded, tokenizer)
-    about = (tokenizer, program.truth, written.near_ties, against)
-    kept = generation(0, tokenizer.decode(ids), written.runs, generated_places(decoded, tokenizer), *about)
+    about = (generated_places(decoded, tokenizer), tokenizer, program.truth, written.near_ties)
+    kept = generation(0, tokenizer.decode(ids), written.runs, *about)
     true = decoded.in_full([frame.as_read(data.string_encoding) for frame in example.frames])
     score = score_frames(decoded, tokenizer) if program.known else None
     problem = "" if read.valid else read.problem or "the end is missing"
     return Simulation(written, decoded.in_full(read.frames), true, problem, kept, score)
-
-
-def unfollowed(example: Example, data: DataConfig) -> str:
-    """Say why nothing finds lines that a trace's own states do not lead to; empty where that can be."""
-    try:
-        known_of(example, data)
-        GuidedGrammar.check(data.format, example.reveal, data.string_encoding)
-    except (ControlFlowError, ProgramError) as error:
-        return str(error)
-    return ""
 
 
 def first_written(data: DataConfig) -> int:
@@ -230,35 +216,30 @@ def simulation_view(found: Simulation, data: DataConfig, title: str, facts: dict
 
 
 def opening(program: Prepared, data: DataConfig, checkpoint: str, constraint: str, served: bool) -> dict[str, str]:
-    """Say what is simulated, and how; whether it was run, and what cannot be told."""
+    """Say what is simulated, and how, and whether it was run."""
     how = [f"format {data.format}", f"locals {data.reveal.locals}", f"spacing {data.reveal.spacing:g}"]
     how += [f"at {data.reveal.at}"] if data.reveal.at is not None else []
     how += [f"memory {data.memory}"] if data.memory is not None else []
     how += [f"strings {data.string_encoding}"] if data.string_encoding != "plain" else []
     how += [f"held to {constraint}"] if constraint else []
     run = "not run" if not program.problem else f"not checked: {program.problem}"
-    why = unfollowed(program.example, data)
     unknown = "where several tokens were allowed a server does not tell how likely its choice was, nor what was cut"
     found = {
         "program": program.example.trace.program.name,
         "model": checkpoint,
         "trace": ", ".join(how),
         "truth": "from a run, frames are compared with it" if program.known else run,
-        "contradictions": f"not looked for: {why}" if why else "",
         "unknown": unknown if served and constraint else "",
     }
     return {name: visible(text) for name, text in found.items() if text}
 
 
-def summary(found: Simulation, first: int, calls: int, seconds: float) -> dict[str, str]:
-    """Say what became of the whole. `first`: the number in the trace of the first frame that is written."""
+def summary(found: Simulation, calls: int, seconds: float) -> dict[str, str]:
+    """Say what became of the whole."""
     frames = len(found.frames)
     written = f"{found.asked:,} tokens written" + (f", {found.fed:,} were certain" if found.fed else "")
     ties = f", {found.written.near_ties} near ties" if found.written.near_ties else ""
     said = {"wrote": f"{frames:,} frame{'s' * (frames != 1)}, {written}, {calls:,} model calls, {seconds:.1f} s{ties}"}
-    if against := found.kept["contradictions"]:
-        more = f" and {len(against) - 1} more" if len(against) > 1 else ""
-        said["against the program or its own states"] = f"frame {first + against[0]}{more}"
     if not found.problem:
         said["answer"] = found.answer or "none"
     elif found.written.runs and not found.written.runs[-1].complete:

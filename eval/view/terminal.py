@@ -25,7 +25,6 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 STEP_STYLES = (Style(), Style(bold=True), Style(color="#9a4a00", bold=True), Style(color="#c00000", bold=True))
 """Styles that the steps of a token's probability add to its colours."""
 ERROR = Style(color="#ffffff", bgcolor="#b3261e", bold=True)
-MARK = Style(color="#b3261e", bold=True)
 FAINT = Style(dim=True)
 BAR, LABELS, WITH_BARS = 8, 12, 28
 """Widths of the bar of a probability, of labels alone, and of labels with such bars."""
@@ -107,9 +106,8 @@ class Terminal:
             filled = 0 if math.isnan(probability) else round(BAR * probability)
             head.append(f" {'█' * filled}{'░' * (BAR - filled)} {probability:.2g}", FAINT)
         body = self._tokens(block.tokens if block.written is None or not compared else block.written)
-        for text, style in [(block.note, FAINT), *((mark, MARK) for mark in block.marks)]:
-            if text:
-                body.append(f"\n{visible(text)}", style=style)
+        if block.note:
+            body.append(f"\n{visible(block.note)}", style=FAINT)
         if not compared:
             self._row(head, body)
         elif block.written is None:
@@ -175,7 +173,7 @@ def _plain(view: View, ids: bool) -> Iterator[str]:
     yield f"{BORDER} stands between tokens, « » around string values, ✗ before wrong tokens, - before what is not {view.asked}"
     for block in view.blocks:
         probability = "" if block.probability is None else f"probability {block.probability:.2g}"
-        said = visible(", ".join(filter(None, [probability, block.note, *block.marks])))
+        said = visible(", ".join(filter(None, [probability, block.note])))
         said = f"  ({said})" if said else ""
         yield f"\n{block.label}" + ("  <- first error" if block.first_error else "") + said * (block.written is None)
         if block.written is None:

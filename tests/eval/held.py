@@ -16,13 +16,13 @@ from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.protocol import Place
-from remedy.eval.generators import Writing, Written, requests
+from remedy.eval.generators import Writing, Written
 from remedy.models.chunks import Kind
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.characters import CharacterSettings
 from remedy.settings import build
-from tests.eval.scripted import Next, Scripted, drafting, erring
+from tests.eval.scripted import Next, Scripted, erring
 
 CHARACTERS = build_tokenizer(CharacterSettings())
 S3 = {"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "cwm"}
@@ -109,22 +109,6 @@ def assert_held(run: Generated, start: Place, tokenizer: TraceTokenizer, most: i
     assert place is not None
     assert place.done == run.complete
     assert len(run.ids) <= most
-
-
-def never_masked(made: Prepared, starts: Sequence[Place]) -> tuple[int, int]:
-    """It writes the whole truth in one call, and nothing is changed; how many tokens there are, and how many it wrote."""
-    total = asked = 0
-    for truth, start in zip(made.truths, starts):
-        reader = made.reader(made.erring(0, 0.0, 2))
-        reader.following = lambda read, ids=truth.ids: (*ids, 0)[len(read)]
-        (written,) = drafting(reader, made.tokenizer, 1).generate(requests([truth], [start]), CONSTRAINED)
-        (run,) = written.runs
-        assert run.ids == list(truth.ids[run.start :])
-        assert run.complete
-        assert not any(held.changed for held in run.held)
-        assert reader.calls == 1
-        total, asked = total + len(run.ids), asked + run.asked
-    return total, asked
 
 
 def condition(data: dict[str, Any], forcing: str = "control_flow") -> Any:

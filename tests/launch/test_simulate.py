@@ -86,7 +86,16 @@ def test_terminals_and_pages_have_colours_and_obey_no_program(
     hostile = "\x1b[31m[bold]</span><script>\N{RIGHT-TO-LEFT OVERRIDE}"
     (tmp_path / "x.py").write_text(SWAP.replace("return a", f"return a  # {hostile}"), encoding="utf-8")
     target = tmp_path / "new" / "page.html"
-    words = ["simulate", checkpoint, tmp_path / "x.py", "--check", "--constrain", "guided", "--max-new-tokens", 90]
+    words = [
+        "simulate",
+        checkpoint,
+        tmp_path / "x.py",
+        "--check",
+        "--constrain",
+        "control_flow",
+        "--max-new-tokens",
+        90,
+    ]
     texts = []
     for options in ({}, {"force_terminal": True, "color_system": "truecolor"}):
         monkeypatch.setattr("rich.console.Console", partial(Console, width=120, **options))

@@ -1,4 +1,4 @@
-"""What really happens is never outside the control flow, nor excluded by the states that a trace has shown; how much these decide."""
+"""What really happens is never outside the control flow; how much that leaves open."""
 
 from __future__ import annotations
 
@@ -33,20 +33,12 @@ def test_generated_programs(writer: type[AnyWriter] | type[Writer], number: int)
             follow(found, "caught", most=400)
 
 
-def test_programs_with_classes_are_left_to_the_program() -> None:
-    """A repr of their making may say anything."""
-    counted = follow_all([AnyWriter(number).program() for number in range(5)], most=200)
-    assert counted.decided == counted.names == 0
-
-
 @pytest.mark.parametrize(("number", "family"), enumerate(FAMILIES))
-def test_compositions_are_decided(number: int, family: str) -> None:
+def test_compositions(number: int, family: str) -> None:
     task = {"kind": "composition", "family": family, "depth": 3, "flatten": number % 2 == 0}
     for example in examples(DataConfig.model_validate({"task": task}), "test", range(6)):
         follow(example.trace)
-        counted = follow(example.trace, "caught")
-        assert counted.decided == counted.ambiguous
-        assert counted.names == counted.variables
+        follow(example.trace, "caught")
 
 
 @pytest.mark.parametrize(("moves", "answer"), [("swaps", "string"), ("full", "print"), ("swaps", "none")])
@@ -60,10 +52,8 @@ def test_on_straight_line_programs_one_frame_can_follow_though_lines_repeat(move
 
 @pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.weekly)])
 def test_many_generated_programs(count: int) -> None:
-    assert follow_all((AnyWriter(number).program() for number in range(count)), most=300).traces > 0.9 * count
-    counted = follow_all((Writer(number).program() for number in range(count)), most=300)
-    assert counted.traces > 0.9 * count
-    assert counted.share_decided > 0.65
+    for writer in (AnyWriter, Writer):
+        assert follow_all((writer(number).program() for number in range(count)), most=300).traces > 0.9 * count
 
 
 @pytest.mark.weekly
@@ -99,13 +89,10 @@ def whole(*what: Any) -> Any:
         *(whole(of, exceptions, 1) for of in (cruxeval, humaneval) for exceptions in ("all", "caught")),
     ],
 )
-def test_benchmarks_and_how_much_is_decided(
+def test_benchmarks_and_how_much_is_certain(
     shared: Path, programs: Callable[[Path], list[Program]], exceptions: Exceptions, every: int
 ) -> None:
     crux = programs is cruxeval
     counted = follow_all(programs(shared)[::every], exceptions, most=20_000 if crux and every == 1 else 500)
     assert counted.traces > (700 if crux or exceptions == "all" else 650) / every
     assert counted.share_certain > (0.58 if crux else 0.42) or exceptions == "all" or every > 1
-    assert counted.share_decided > 0.94
-    assert counted.names > (0.98 if crux else 0.97) * counted.variables
-    assert counted.values > 0.7 * counted.variables or not crux

@@ -35,6 +35,15 @@ def test_whatever_a_model_writes_is_what_the_plain_loop_writes(loops: Prepared, 
             assert_held(run, start, CHARACTERS, writing.max_new_tokens)
 
 
+def test_a_model_that_writes_the_truth_is_never_masked(loops: Prepared) -> None:
+    for truth, start in zip(loops.truths, loops.starts):
+        reader = loops.reader(lambda read, ids=truth.ids: (*ids, 0)[len(read)])
+        (written,) = drafting(reader, CHARACTERS, 1).generate(requests([truth], [start]), CONSTRAINED)
+        (run,) = written.runs
+        assert (run.ids, run.complete, reader.calls) == (list(truth.ids[run.start :]), True, 1)
+        assert not any(held.changed for held in run.held)
+
+
 def _prompt(truth: Encoded) -> Encoded:
     """The same without what is asked for."""
     context = list(truth.roles).count(int(Role.CONTEXT))

@@ -106,11 +106,8 @@ def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> Non
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("constraint", "memory", "known"),
-    [("control_flow", OPEN_CALLS, True), ("guided", None, True), ("guided", OPEN_CALLS, False)],
-)
-def test_a_server_writes_what_is_written_here(tmp_path: Path, constraint: str, memory: Any, known: bool) -> None:
+@pytest.mark.parametrize(("memory", "known"), [(OPEN_CALLS, True), (None, False)])
+def test_a_server_writes_what_is_written_here(tmp_path: Path, memory: Any, known: bool) -> None:
     """Whatever the model writes, and whether there is a truth to be scored or not: values are written freely, and what is chosen
     among goes with the request."""
     made = branching(tmp_path)
@@ -118,7 +115,7 @@ def test_a_server_writes_what_is_written_here(tmp_path: Path, constraint: str, m
     for seed, (rate, most) in enumerate([(0.0, 400), (0.05, 150), (0.3, 150), (1.0, 40)]):
         model = Whimsical([truth.ids for truth in made.truths], rate, seed)
         seen = memory and Memory.model_validate(memory)
-        asked = CONSTRAINED._replace(max_new_tokens=most, memory=seen, constraint=constraint)
+        asked = CONSTRAINED._replace(max_new_tokens=most, memory=seen)
         found, server = assert_served_as_here(made, model, asked, prompts)
         chosen += sum(held.choices > 0 for one in found for held in one.runs[0].held)
         sent = [one.get("structured_outputs", {}).get("grammar", "") for one in server.contents]

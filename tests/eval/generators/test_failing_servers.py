@@ -87,7 +87,7 @@ def test_lines_that_are_torn_or_anothers_are_written_again(tmp_path: Path) -> No
     written = Written([Generated(1, 3, [5, 6], [-0.1, 0.0], True, (Held(False, 2, 0.5, True), Held(True)))], 1)
     Journal(tmp_path, "a").add(truth, asked, written)
     assert Journal(tmp_path, "a").find(truth, asked) == Journal(tmp_path, "a", rank=1).find(truth, asked) == written
-    for other in (asked._replace(exact=True), asked._replace(constraint="guided")):
+    for other in (asked._replace(exact=True), asked._replace(constraint="control_flow")):
         assert Journal(tmp_path, "a").find(truth, other) is None
     assert Journal(tmp_path, "b").find(truth, asked) is None
     (path,) = tmp_path.iterdir()

@@ -42,15 +42,10 @@ def test_it_is_scored_as_what_the_model_writes_freely(loops: Prepared) -> None:
             assert row["cut_mass"] == pytest.approx(sum(kept["cut"]))
 
 
-@pytest.mark.parametrize(
-    ("format", "first", "shown"), [("cwm", 1, True), ("cwm_numbered", 1, False), ("cwm_numbered", 40, True)]
-)
-def test_a_wrong_action_is_told_by_what_the_program_allows(
-    loops: Prepared, format: str, first: int, shown: bool
-) -> None:
-    """After `if n == 1:` its body may follow and the line after it, and no other; which of them, says the state if it shows all."""
-    reveal = {"locals": "full" if shown else "one_in_turn"}
-    data = {**loops.data.model_dump(), "format": format, "first_line": first, "reveal": reveal}
+@pytest.mark.parametrize(("format", "first"), [("cwm", 1), ("cwm_numbered", 1), ("cwm_numbered", 40)])
+def test_a_wrong_action_is_told_by_what_the_program_allows(loops: Prepared, format: str, first: int) -> None:
+    """After `if n == 1:` its body may follow and the line after it, and no other."""
+    data = {**loops.data.model_dump(), "format": format, "first_line": first}
     made = Prepared(data, 1, split="all")
     (example,), (truth,) = made.examples, made.truths
     place = next(at for at, frame in enumerate(example.frames) if frame.source.endswith("            n += 1\n"))
@@ -60,9 +55,7 @@ def test_a_wrong_action_is_told_by_what_the_program_allows(
     ]
     numbers = format == "cwm_numbered"
     texts = {
-        (f"{first + 4} " if numbers else "") + "        n += 1\n": "against the written state"
-        if shown
-        else "allowed by the control flow",
+        (f"{first + 4} " if numbers else "") + "        n += 1\n": "allowed by the control flow",
         (f"{first + 5} " if numbers else "") + "    return n\n": "outside the control flow",
         "        n += 2\n": "outside the control flow",
     }

@@ -70,7 +70,7 @@ def test_a_program_is_run_to_check_it_and_else_never(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text(code)
     program, data = read_program(tmp_path / "one.py"), data_for()
     found = prepared(program, data, CHARACTERS)
-    for constraint in ("", "control_flow", "guided"):
+    for constraint in ("", "control_flow"):
         simulate(local(mock(found, CHARACTERS)), CHARACTERS, found, data, constraint, 50)
     assert not trace.exists()
     assert prepared(program, data, CHARACTERS, run=True).known
@@ -86,7 +86,6 @@ def test_a_right_model_is_right_and_its_frames_are_the_true_ones(format: str) ->
     assert simulation.score is not None
     assert simulation.score["right"]
     assert simulation.frames == simulation.true
-    assert not simulation.kept["contradictions"]
     context, *blocks = simulation_view(simulation, data, "", {}).blocks
     assert context.frame < 0
     for block in blocks:
@@ -105,12 +104,12 @@ def test_the_first_error_is_the_scorers(format: str, role: Role) -> None:
     assert simulation.score is not None
     wrong = [block.frame for block in simulation_view(simulation, data, "", {}).blocks if block.first_error]
     assert wrong == [simulation.score["first_error_frame"]]
-    assert summary(simulation, 1, 1, 0.0)["checked"].endswith(f"first error at frame {wrong[0]} ({role.label})")
+    assert summary(simulation, 1, 0.0)["checked"].endswith(f"first error at frame {wrong[0]} ({role.label})")
 
 
 @pytest.mark.parametrize(
     ("constraint", "memory"),
-    [("", None), ("", 2), ("control_flow", {"frames": 1, "open_calls": True}), ("guided", None)],
+    [("", None), ("", 2), ("control_flow", {"frames": 1, "open_calls": True})],
 )
 def test_tokens_are_told_as_they_are_written_whoever_writes_them(constraint: str, memory: Any) -> None:
     """Of a model that errs everywhere: once each and in order, in the plain loop and where they are guessed."""
@@ -143,4 +142,4 @@ def test_a_limit_on_tokens_leaves_no_answer() -> None:
     true = prepared(looping(), data, CHARACTERS, run=True)
     simulation = simulate(local(mock(true, CHARACTERS)), CHARACTERS, found, data, "", 60)
     assert (simulation.problem, simulation.answer, simulation.asked) == ("a frame without its end", "", 60)
-    assert summary(simulation, 1, 1, 0.0)["no answer"] == "the limit on tokens came first"
+    assert summary(simulation, 1, 0.0)["no answer"] == "the limit on tokens came first"

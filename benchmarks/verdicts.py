@@ -19,7 +19,7 @@ import numpy.typing as npt
 import scipy
 from scipy import stats
 
-from remedy.eval.stats import VerdictWord, boschloo, compare, levels, over_seeds, rate, weigh, word
+from remedy.eval.stats import Question, VerdictWord, boschloo, compare, levels, over_seeds, rate, weigh, word
 from remedy.eval.stats.exact import permutation
 
 Array = npt.NDArray[np.float64]
@@ -76,6 +76,14 @@ def _logit(share: float) -> float:
 def smooth(rate: float, spread: float) -> Recipe:
     """Runs about a rate."""
     return Recipe(1.0, rate, rate, spread)
+
+
+@lru_cache
+def lower(mean: float, spread: float) -> Recipe:
+    """Runs whose mean over seeds and programs is below that of runs about 80 % by as much as `mean` is below it."""
+    rates = np.linspace(0.6, 0.8, 9)
+    asked = smooth(0.8, spread).truth() - 0.8 + mean
+    return smooth(float(np.interp(asked, [smooth(float(one), spread).truth() for one in rates], rates)), spread)
 
 
 def bimodal(solves: float, high: float = 0.999, low: float = 1 / 3) -> Recipe:
@@ -144,10 +152,12 @@ def two_recipes(
     return before, after, of
 
 
-def said(before: Array, after: Array, of: Sequence[int], margin: float = 0.02) -> VerdictWord:
+def said(
+    before: Array, after: Array, of: Sequence[int], margin: float = 0.02, asks: Question | None = None
+) -> VerdictWord:
     """The word of a comparison by itself."""
     sides = compare(before, after, of), over_seeds(before, of), over_seeds(after, of)
-    return word(*sides, weigh(*sides), margin=margin)
+    return word(*sides, weigh(*sides, asks), margin=margin)
 
 
 def report(generator: Generator, recipe: Recipe, seeds: int, arms: int) -> bool:
@@ -226,7 +236,11 @@ SAME = {
     "twelve runs of the quickstart's DeltaNet": Recipe(observed=DELTANET),
     "four runs of a DeltaNet at 64 commands": Recipe(observed=LONGER),
 }
-APART = {"80 %, seeds 2 points apart": smooth(0.8, 0.15), "80 %, seeds 5 points apart": smooth(0.8, 0.3)}
+APART = {
+    "80 %, seeds 2 points apart": smooth(0.8, 0.15),
+    "80 %, seeds 5 points apart": smooth(0.8, 0.3),
+    "10% fail at 17 %, others have 85 %": Recipe(0.9, 0.85, 0.17, 0.1, 0.5),
+}
 SEEDS = (3, 4, 5, 6, 10)
 
 
@@ -253,30 +267,35 @@ def otherwise(repeats: int) -> None:
     number."""
     generator, rows = np.random.default_rng(0), []
     for name, baseline, treatment in (
+        ("97 % against 99.9 % in 9 of 10, else 0", smooth(0.97, 0.05), bimodal(0.9, low=1e-6)),
+        ("78 % against 85 % in 9 of 10, else 17 %", smooth(0.78, 0.05), bimodal(0.9, 0.85, 0.17)),
         ("85 % against 93 % in 8 of 10, else 17 %", smooth(0.85, 0.05), bimodal(0.8, 0.93, 0.17)),
         ("97 % against 99.9 % in 8 of 10, else 33 %", smooth(0.97, 0.05), bimodal(0.8)),
     ):
-        cells = [
-            share(
-                [
-                    said(*two_recipes(generator, baseline, treatment, n, "200 programs")) in BETTER
-                    for _ in range(repeats)
-                ]
-            )
-            for n in SEEDS
-        ]
+        cells = []
+        for n in SEEDS:
+            words = [said(*two_recipes(generator, baseline, treatment, n, "200 programs")) for _ in range(repeats)]
+            cells.append(f"{share([one in BETTER for one in words])} ({share([one in FIXED for one in words])})")
         rows.append([name, f"{100 * (treatment.truth() - baseline.truth()):+.0f}", *cells])
-    table(["called better", "points", *(f"{seeds} seeds" for seeds in SEEDS)], rows)
+    table(["called better (fixed)", "points", *(f"{seeds} seeds" for seeds in SEEDS)], rows)
     rows = []
-    for first, second in ((5, 5), (10, 5), (20, 5), (12, 6)):
-        words = []
-        for _ in range(repeats):
-            difficulty = generator.normal(size=200)
-            before = outcomes(generator, smooth(0.5, 0.1), first, difficulty)
-            after = outcomes(generator, smooth(0.5, 0.6), second, difficulty)
-            words.append(said(before, after, range(200)) in DIFFERENT)
-        rows.append([f"{first} seeds close together against {second} six times as far apart", share(words)])
-    table(["equal means", "called different"], rows)
+    for first, second in ((5, 5), (6, 5), (8, 5), (10, 5), (20, 5), (5, 10), (12, 6)):
+        decided = []
+        for baseline, treatment in (
+            (smooth(0.5, 0.1), smooth(0.5, 0.6)),
+            (smooth(0.8, 0.4), smooth(0.8, 0.4)),
+            (smooth(0.8, 0.1), smooth(0.87, 0.1)),
+            (smooth(0.8, 0.4), smooth(0.9, 0.4)),
+        ):
+            words = []
+            for _ in range(repeats):
+                difficulty = generator.normal(size=200)
+                before = outcomes(generator, baseline, first, difficulty)
+                words.append(said(before, outcomes(generator, treatment, second, difficulty), range(200)))
+            decided.append(share([one in DIFFERENT for one in words]))
+        rows.append([f"{first}, {second}", *decided])
+    head = ["seeds", "equal means, treatment six times as far apart", "one recipe", "7 points, seeds 2 apart"]
+    table([*head, "11 points, seeds 6 apart"], rows)
 
 
 def as_good(repeats: int) -> None:
@@ -289,9 +308,24 @@ def as_good(repeats: int) -> None:
                 two_recipes(generator, bimodal(1.0), bimodal(1 - failing), seeds, "200 programs")
                 for _ in range(repeats)
             ]
-            cells.append(share([said(*draw, margin=margin) is VerdictWord.AS_GOOD for draw in draws]))
+            cells.append(share([said(*one, margin=margin, asks="solved") is VerdictWord.AS_GOOD for one in draws]))
         rows.append([f"{failing:.0%}", f"{margin:.0%}", "true" if failing < margin else "false", *cells])
     table(["trainings that fail", "margin", "as good is", "3 seeds", "6", "29", "59"], rows)
+    rows = []
+    for apart, spread in ((2, 0.15), (4, 0.3), (6, 0.45)):
+        for margin in (0.02, 0.05, 0.1):
+            cells = []
+            for seeds in (5, 6, 10):
+                words = []
+                for treatment in (smooth(0.8, spread), lower(0.8 - margin, spread)):
+                    draws = [
+                        said(*two_recipes(generator, smooth(0.8, spread), treatment, seeds, "200 programs"), margin)
+                        for _ in range(repeats)
+                    ]
+                    words.append(share([one is VerdictWord.AS_GOOD for one in draws]))
+                cells.append(" / ".join(words))
+            rows.append([f"{apart} points", f"{margin:.0%}", *cells])
+    table(["as good by rates, seeds apart", "margin", "5 seeds: equal / worse by the margin", "6", "10"], rows)
 
 
 def fixed(repeats: int) -> None:
@@ -315,7 +349,8 @@ def fixed(repeats: int) -> None:
     table(["truth", "fixed"], rows)
 
 
-BETTER = (VerdictWord.FIXED, VerdictWord.HELPED)
+FIXED = (VerdictWord.FIXED,)
+BETTER = (*FIXED, VerdictWord.HELPED)
 DIFFERENT = (*BETTER, VerdictWord.WORSE)
 ATTENTION = Recipe(observed=(0.14, 0.16, 0.17, 0.18))
 EFFECTS = {

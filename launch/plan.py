@@ -18,7 +18,7 @@ from remedy.eval.report.verdicts import ALONE
 from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, decidable, seeds_for_fixed
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, conditions, expand, trials
-from remedy.launch.runner import check_programs
+from remedy.launch.train import given_programs
 from remedy.models.config import DecoderSettings
 
 Variants = Mapping[str, list[Job]]
@@ -58,6 +58,42 @@ def print_plan(
     _print_runs(config, variants, asked, _by_variant(trials(config, where)), console)
     _print_conditions(asked, console)
     _print_comparisons(config, variants, asked, rate, spread, console)
+
+
+def check_programs(jobs: Sequence[Job]) -> None:
+    """Say of given programs how many each split has, before anything of what is still to be trained begins.
+
+    Raises:
+        ConfigError: training, validation or a diagnostic has none, or a diagnostic does not fit its data.
+    """
+    said: dict[str, None] = {}
+    for job in jobs:
+        if not job.is_trained:
+            said |= dict.fromkeys(given_programs(job.train))
+            conditions(job)
+    for line in said:
+        print(line, flush=True)
+
+
+def comparisons_of(config: ExperimentConfig, jobs: Sequence[Job]) -> Sequence[Comparison]:
+    """The comparisons that the report on an experiment will make.
+
+    Raises:
+        ConfigError: a diagnostic does not fit its data.
+    """
+    planned = [
+        {
+            "run": job.name,
+            "variant": job.variant,
+            "diagnostic": one.diagnostic,
+            "labels": one.labels,
+            "right": one.examples,
+        }
+        for mine in _by_variant(jobs).values()
+        for one in conditions(mine[0])
+        for job in mine
+    ]
+    return config.comparisons or default_comparisons(cast(list[ConditionSummary], planned), config.baselines)
 
 
 def _by_variant(jobs: Sequence[Job]) -> dict[str, list[Job]]:
@@ -112,7 +148,7 @@ def _print_comparisons(
     spread: float,
     console: Console,
 ) -> None:
-    comparisons = list(config.comparisons) or _defaults(config, variants, asked)
+    comparisons = comparisons_of(config, [job for mine in variants.values() for job in mine])
     # Sides that are fed different roles, as far as they say what they are fed, are a diagnosis.
     fed = [{fed_as(str(side.where.get("forcing"))) for side in (one.baseline, one.treatment)} for one in comparisons]
     judged = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]
@@ -145,22 +181,6 @@ def _print_comparisons(
         "runs only; below five, it compares how many trainings solve the task. "
         f"Fixed takes {seeds_for_fixed()} seeds that all solve it."
     )
-
-
-def _defaults(config: ExperimentConfig, variants: Variants, asked: Mapping[str, list[Condition]]) -> list[Comparison]:
-    planned = [
-        {
-            "run": job.name,
-            "variant": variant,
-            "diagnostic": one.diagnostic,
-            "labels": one.labels,
-            "right": one.examples,
-        }
-        for variant, jobs in variants.items()
-        for job in jobs
-        for one in asked[variant]
-    ]
-    return default_comparisons(cast(list[ConditionSummary], planned), config.baselines)
 
 
 def _compared(side: Side, variants: Variants, asked: Mapping[str, list[Condition]]) -> Compared:

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 from remedy.eval.records.folder import REQUEST, SUMMARY
-from remedy.eval.report.planned import write_plan
+from remedy.eval.report.planned import PLAN, write_plan, write_runs
 from remedy.eval.report.reading import read_evaluations
 from remedy.launch.experiment import SELECTION_FOLDER, ExperimentConfig
 from remedy.launch.job import EVALUATION, begun, folders_of, prepare
-from remedy.launch.jobs import Job, choose, conditions, expand, stacks, trials
-from remedy.launch.train import given_programs
+from remedy.launch.jobs import Job, choose, expand, stacks, trials
+from remedy.launch.plan import check_programs, comparisons_of
 from remedy.models.model_manifest import recorded_weights, weights_are_gone
 from remedy.owner import owned
 from remedy.settings import UserError
@@ -46,11 +46,11 @@ def run(config: ExperimentConfig, where: str) -> Path:
     with owned(Path(config.output)):
         tried, jobs = trials(config, where), expand(config, where)
         check_programs([*tried, *jobs])
-        plan(config, jobs)
+        set_out(config, jobs)
         if tried:
             _do(config, tried, f"{len(tried)} trials that choose settings on validation")
             jobs = expand(config, where, choose(config, tried))
-            plan(config, jobs)  # which runs are one variant may hang on what was chosen
+            list_runs(config, jobs)  # which runs are one variant may hang on what was chosen
         _do(config, jobs, f"{len(jobs)} runs")
         return report_all(config, jobs)
 
@@ -63,29 +63,23 @@ def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> 
     """
     tried = trials(config, where)
     jobs = expand(config, where, choose(config, tried) if tried else None)
-    plan(config, jobs)
+    list_runs(config, jobs)
     return report_all(config, jobs, partial)
 
 
-def check_programs(jobs: Sequence[Job]) -> None:
-    """Say of given programs how many each split has, before anything of what is still to be trained begins.
-
-    Raises:
-        ConfigError: training, validation or a diagnostic has none, or a diagnostic does not fit its data.
-    """
-    said: dict[str, None] = {}
-    for job in jobs:
-        if not job.is_trained:
-            said |= dict.fromkeys(given_programs(job.train))
-            conditions(job)
-    for line in said:
-        print(line, flush=True)
+def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
+    """Write down, before anything is trained, which runs the experiment consists of and what it compares. Once a run is evaluated it is
+    too late for a plan."""
+    list_runs(config, jobs)
+    folder = Path(config.output)
+    if (folder / PLAN).exists() or not any((job.folder / EVALUATION / REQUEST).exists() for job in jobs):
+        write_plan(folder, comparisons_of(config, jobs), {job.name: job.train.train.seed for job in jobs})
 
 
-def plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
+def list_runs(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
     """Write down which runs the experiment consists of."""
     folder = Path(config.output)
-    write_plan(folder, {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs})
+    write_runs(folder, {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs})
 
 
 def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False) -> Path:

@@ -11,7 +11,8 @@ from remedy.files import file_name
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.job import do, folders_of, prepare
 from remedy.launch.jobs import Job, choose, expand, trials
-from remedy.launch.runner import check_programs, plan
+from remedy.launch.plan import check_programs
+from remedy.launch.runner import set_out
 from remedy.processes import module_command
 from remedy.settings import UserError
 
@@ -63,7 +64,7 @@ def do_job(settings: ExperimentConfig, where: str, number: int) -> None:
         raise UserError(f"--job {number}: {where} has {first}{len(jobs)} runs, counted from 0")
     if tried and number >= len(tried):
         jobs = expand(settings, where, choose(settings, tried))
-    plan(settings, jobs)
+    set_out(settings, jobs)
     mine = [*tried, *jobs][number]
     check_programs([mine])
     prepare(mine)

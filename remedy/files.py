@@ -93,7 +93,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             raise
-        raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
+        raise OSError(error.errno, f"cannot be written: {os.strerror(error.errno)}", str(path)) from None
 
 
 def clear_partials(folder: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remedy.data_gen.execution.program import MARKER, Program
-from remedy.data_gen.harvest.modules import reached
+from remedy.data_gen.harvest.modules import bound, first_line
 
 _LONGEST = 200_000
 """Characters of a module that is taken: control flow of a longer one takes minutes to read."""
@@ -58,6 +58,29 @@ def _programs(name: str, source: str, is_package: bool) -> Iterator[Program]:
             yield Program(
                 f"{reached(whole, body)}\ndef main():  {MARKER}\n{textwrap.indent(body, '    ')}", f"{name}{where}"
             )
+
+
+def reached(source: str, body: str) -> str:
+    """Return the statements of a module that bind what the body names, and what those name, in their order."""
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a form of import that `absolute` does not rewrite; the outcome says it
+        return source
+    names = [_names(node) for node in statements]
+    wanted, kept = _names(ast.parse(body)), set[int]()
+    while more := {number for number, node in enumerate(statements) if bound(node) & wanted} - kept:
+        kept |= more
+        wanted = wanted.union(*(names[number] for number in more))
+    lines = source.split("\n")
+    texts: list[str] = []
+    for number, node in enumerate(statements):
+        if number in kept or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            texts += lines[first_line(node) - 1 : node.end_lineno]
+    return "\n".join(texts) + "\n"
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
 
 
 def absolute(source: str, tree: ast.Module, package: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from remedy.eval.report.planned import Missing, named
+from remedy.eval.report.comparison import Comparison
+from remedy.eval.report.planned import Missing, departures, named
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
 
@@ -27,10 +28,15 @@ _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 
 
 def judged(
-    item: Verdict, requests: Sequence[Request], missing: Sequence[Missing] = (), partial: bool = False
+    item: Verdict,
+    requests: Sequence[Request],
+    missing: Sequence[Missing] = (),
+    partial: bool = False,
+    plans: Sequence[Mapping[str, Any]] = (),
+    others: Sequence[Comparison] = (),
 ) -> Verdict:
     """A verdict with remarks on its sides, and without a word where they must not be compared. `requests`: of all evaluations, with
-    their `reading` where it is known. `partial`: judge runs that are there without others."""
+    their `reading` where it is known. `partial`: judge runs that are there without others. `plans`, `others`: as of `departures`."""
     before, after = (
         [one for one in requests if one["run"] in runs and (slugs is None or not slugs.isdisjoint(one["conditions"]))]
         for runs, slugs in zip(item.runs, item.conditions or (None, None))
@@ -41,7 +47,9 @@ def judged(
     refused = refused or ("" if partial else _incomplete(item, missing))
     if refused:
         item = item._replace(word=item.word and VerdictWord.INCONCLUSIVE, of_runs=VerdictWord.INCONCLUSIVE)
-    return item._replace(remarks=(*remarks, *same_weights(before, after)), refused=refused)
+    seeds = {one["run"]: (one.get("training") or {}).get("seed") for one in (*before, *after)}
+    departs = departures(plans, item.comparison, seeds, others)
+    return item._replace(remarks=(*remarks, *same_weights(before, after)), refused=refused, unplanned=departs)
 
 
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:

@@ -6,6 +6,7 @@ Records (a row for every example, condition and run) are compared side by side (
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from remedy.eval.report.fairness import as_it_is, judged
 from remedy.eval.report.groups import grouped
 from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.planned import Missing, missing_runs, named, read_selection
+from remedy.eval.report.planned import Missing, missing_runs, named, read_plans, read_selection
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
 from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.results import result_sections, token_section
@@ -28,6 +29,8 @@ from remedy.eval.tables.sections import Section
 from remedy.messages import suggest
 from remedy.owner import owned
 from remedy.settings import UserError
+
+log = logging.getLogger(__name__)
 
 
 def report(
@@ -52,6 +55,9 @@ def report(
     from remedy.eval.report.records import record_sections
 
     found = compose(directories, comparisons, baselines, partial)
+    for item in found.verdicts:
+        if item.unplanned:
+            log.warning("%s: %s", item.comparison.mitigation, item.unplanned)
     with owned(output):
         pages = record_sections(find(directories).evaluations, found.records, output)
         return write_pages(found._replace(sections=[*found.sections, *pages]), output, title)
@@ -83,7 +89,8 @@ def compose(
         comparisons = default_comparisons(found.conditions, baselines) + diagnoses(found.conditions)
     as_they_are = [one["run"] for one in found.requests if as_it_is(one)]
     decided = decide(comparisons, found.records, as_they_are, losses(found.requests))
-    decided = [judged(item, found.requests, missing, partial) for item in decided]
+    plans = read_plans(folders)
+    decided = [judged(item, found.requests, missing, partial, plans, comparisons) for item in decided]
     verdicts, fed = ([item for item in decided if (item.word is None) is diagnosis] for diagnosis in (False, True))
     sections = []
     if fed:

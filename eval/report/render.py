@@ -184,6 +184,7 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
         "programs": item.programs,
         "remarks": list(item.remarks),
         "refused": item.refused,
+        "unplanned": item.unplanned,
     }
 
 

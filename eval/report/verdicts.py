@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
     `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a limit cut;
     `losses`: of each side, the mean validation loss where it is known; `moved`: examples by their failure class with the baseline
     (rows) and with the treatment, empty of right ones; `remarks`: on the sides, as lines; `refused`: why there is no word but
-    inconclusive."""
+    inconclusive; `unplanned`: how it departs from its experiment's plan."""
 
     comparison: Comparison
     found: Difference
@@ -63,6 +63,7 @@ class Verdict(NamedTuple):
     moved: pd.DataFrame = pd.DataFrame()
     remarks: tuple[str, ...] = ()
     refused: str = ""
+    unplanned: str = ""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -99,6 +100,12 @@ def decide(
 def _worded(item: Verdict, level: float) -> Verdict:
     sides, margin = (item.found, item.baseline, item.treatment), item.comparison.margin
     words = [word(*sides, item.evidence, level, margin), word_of_runs(*sides, level, margin)]
+    if (
+        item.evidence.asked == "rates"
+        and words[0] is VerdictWord.AS_GOOD
+        and item.baseline.estimate.low <= item.without[1]
+    ):
+        words[0] = VerdictWord.INCONCLUSIVE  # what is right without a model, no treatment could lose
     if item.comparison.solved_at == "above chance":  # more than a guess is no failure gone
         words = [VerdictWord.HELPED if one is VerdictWord.FIXED else one for one in words]
     return item._replace(level=level, word=words[0], of_runs=words[1])

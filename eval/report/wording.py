@@ -44,7 +44,8 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     known = f" ({confidence(item)} CI {_signed(item)})"
     aim = "" if item.comparison.failure == "any" else f" (meant for {item.comparison.failure})"
     sides = f"{_mean(item.treatment)} against {_mean(item.baseline)} {METRICS[item.comparison.metric][0]}{aim}"
-    parts = [sides, difference_of(item) + known, scope(item), f"not judged: {item.refused}" if item.refused else ""]
+    refused = f"not judged: {item.refused}" if item.refused else ""
+    parts = [sides, difference_of(item) + known, scope(item), like_these(item), refused, item.unplanned]
     return item.word, f"{item.comparison.mitigation}: {', '.join(filter(None, parts))}.{beside_rule(item)}"
 
 
@@ -100,6 +101,21 @@ def scope(item: Verdict) -> str:
     return f"{first} against {second}"
 
 
+def like_these(item: Verdict) -> str:
+    """The part of a word on recipes that no seed has shown; empty where nothing is decided, or the word bounds it itself."""
+    good = item.word is VerdictWord.AS_GOOD
+    if (
+        not item.found.repeated
+        or item.word in (None, VerdictWord.INCONCLUSIVE)
+        or (good and item.evidence.asked == "solved")
+    ):
+        return ""
+    loses = f"loses less than {100 * item.comparison.margin:g} points " if good else ""
+    count = min(seeds for seeds in item.found.seeds if seeds > 1)
+    share = f"up to {100 * most_failing(0, count):.0f} % of all may do what none of {count} did"
+    return f"{loses}in trainings like these ({share})"
+
+
 def drawn(item: Verdict) -> str:
     """The programs of a comparison: `100 programs`, or `100 examples of 40 programs, 10 of them independent`."""
     said = plural(item.programs, "program")
@@ -142,8 +158,8 @@ def verdict_row(item: Verdict) -> list[str]:
 
 
 def verdict_cell(item: Verdict) -> str:
-    """The word, and in small print the runs that it speaks of, the word of these runs where nothing is said of their recipes, a floor
-    or a ceiling of both sides, and whether their budgets differ."""
+    """The word, and in small print the runs that it speaks of, what no seed has shown, what was not planned, the word of these runs
+    where nothing is said of their recipes, a floor or a ceiling of both sides, and whether their budgets differ."""
     of_runs = both = ""
     undecided = item.word is VerdictWord.INCONCLUSIVE and item.found.repeated
     if undecided and item.of_runs is not VerdictWord.INCONCLUSIVE:
@@ -155,7 +171,7 @@ def verdict_cell(item: Verdict) -> str:
         known = [loss for loss in item.losses if not math.isnan(loss)]
         both += f"; validation loss {known[1]:.2g} against {known[0]:.2g}" if len(known) == 2 else ""
     unequal = "budgets differ: see Evidence" if any(one.startswith("unequal") for one in item.remarks) else ""
-    return _lines(str(item.word).capitalize(), scope(item), of_runs, both, unequal)
+    return _lines(str(item.word).capitalize(), scope(item), like_these(item), item.unplanned, of_runs, both, unequal)
 
 
 def side_cell(item: Verdict, place: int) -> str:
@@ -224,7 +240,7 @@ def bounds(item: Verdict) -> str:
         case VerdictWord.INCONCLUSIVE if item.refused:
             return f"not judged: {item.refused}"
         case VerdictWord.INCONCLUSIVE:
-            matched = found.same_runs or min(found.seeds) == 1 < max(found.seeds)
+            matched = found.matched and max(found.seeds) > 1
             seen = decidable(about.asks, item.baseline.solved_at, found.seeds, matched, found.clusters, item.level)
             return f"could show {seen}" + ("" if seen.startswith("nothing") or "power" in seen else " (power 80 %)")
         case VerdictWord.AS_GOOD:
@@ -233,10 +249,9 @@ def bounds(item: Verdict) -> str:
             return f"by less than {100 * about.margin:g} points"
         case VerdictWord.HELPED | VerdictWord.FIXED if found.repeated:
             count, needed = len(item.treatment.runs), seeds_for_fixed(item.level)
-            share = f"up to {100 * most_failing(0, count):.0f} % of trainings may do what none of these {count} did"
             solves = item.treatment.solved == count and about.solved_at != "above chance"
             fewer = item.word is VerdictWord.HELPED and solves and count < needed
-            return f"all seeds solve it; to say fixed takes {needed}\n{share}" if fewer else share
+            return f"all seeds solve it; to say fixed takes {needed}" if fewer else ""
     return ""
 
 

@@ -8,12 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, quantile
-from remedy.eval.stats.exact import Test, permutation, sign_flips
+from remedy.eval.stats.clusters import LEVEL, Floats, codes, quantile
+from remedy.eval.stats.exact import Counts, Test, permutation, sign_flips
 from remedy.eval.stats.seeds import Spread, adjusted, between_and_among, shared
 
 SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
 """From so many seeds a side, and from so many runs that are on both sides, a test of rates can reach 5 %."""
+
+
+def too_few(seeds: tuple[int, int], matched: bool) -> bool:
+    """Say if so many seeds, of the baseline and of the treatment, are too few for a test of rates, by choice: four a side could reach
+    3 %. `matched`: each run has one on the other side."""
+    return max(seeds) < RUNS_ON_BOTH if matched else min(seeds) < SEEDS_A_SIDE
 
 
 class Difference(NamedTuple):
@@ -24,7 +30,8 @@ class Difference(NamedTuple):
     whether each run is on both sides. `gained`, `lost`: programs wrong in the baseline and right in the treatment, and the reverse;
     with several seeds, the mean over pairs of runs.
     `recipes`: the spread over seeds and programs, None if it is not `repeated`; `runs`: that of these runs over programs alone, whose
-    centre is drawn towards 0. `rates`: the exact test of the seeds' rates, None where there are too few.
+    centre is drawn towards 0. `right`: right answers of each seed of the baseline and of the treatment; `drawn_in`: so many of them is
+    the difference drawn towards 0 before it is tested.
     """
 
     examples: int
@@ -38,11 +45,27 @@ class Difference(NamedTuple):
     lost: float
     recipes: Spread | None
     runs: Spread
-    rates: Test | None
+    right: tuple[Counts, Counts]
+    drawn_in: int
 
     @property
     def difference(self) -> float:
         return self.treatment - self.baseline
+
+    @property
+    def matched(self) -> bool:
+        """Say if each run has one on the other side: itself, or a single model."""
+        return self.same_runs or min(self.seeds) == 1
+
+    def test(self, less: int = 0) -> Test:
+        """Test exactly if the treatment's rates are the baseline's less so many right answers: by permutation of seeds, or by sign of
+        those that are matched."""
+        before, after = self.right
+        up, down = (
+            sign_flips(after + move - before) if self.matched else permutation(before, after + move)
+            for move in (less - self.drawn_in, less + self.drawn_in)
+        )
+        return Test(up.up, down.down)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Ends of the interval of 1 - `level`, cut to [-1, 1]: over seeds and programs of recipes, over programs of runs."""
@@ -87,6 +110,9 @@ def compare(
     centre, variance = adjusted(changes, of)
     runs = Spread(centre, ((math.sqrt(variance), int(of.max()) or 1e-9),))
     gained, lost = _moved(before, after, same_runs)
+    vary = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
+    noise = sum(shared(side, of) for side in vary)
+    first, second = (side.sum(axis=1).round().astype(np.int64) for side in (before, after))
     return Difference(
         before.shape[1],
         int(of.max()) + 1,
@@ -97,45 +123,24 @@ def compare(
         float(after.mean()),
         gained,
         lost,
-        _recipes(before, after, of, same_runs) if repeated else None,
+        between_and_among([side.mean(axis=1) for side in vary], changes, of, noise) if repeated else None,
         runs,
-        rates(before, after, of, runs, same_runs) if repeated else None,
+        (first, second),
+        math.floor(min(_drawn_in(runs, noise), 2.0) * before.shape[1]),
     )
 
 
-def rates(before: Floats, after: Floats, of: Codes, runs: Spread, same_runs: bool = False) -> Test | None:
-    """The exact test of seeds' rates: by permutation, or by sign where each run is on both sides or one side is a single model that
-    does not vary; None where there are too few seeds, by choice five a side (four could just reach 3 %) or six that are paired.
+def _drawn_in(runs: Spread, noise: float) -> float:
+    """By how much a difference is drawn towards 0, so that a test of seeds, which takes programs as given, holds for others too.
 
-    It takes programs as given. So that it holds for other programs too, the difference is first drawn towards 0 by what these add to
-    the interval of the seeds alone: q (sqrt(S + V) - sqrt(S)), where S and V are the variances over seeds and over programs and q is
-    Student's quantile. S is taken as V / 2 at least, so that a better training, which changes S, does not weaken the evidence; below
-    that the interval of `runs`, over programs alone, decides.
+    It is what programs add to an interval of seeds alone: q (sqrt(S + V) - sqrt(S)), where V is the variance over programs, S that over
+    seeds and q Student's quantile. S is taken as small as it can be, as the noise of single answers (V / 2 at least; below that the
+    interval of `runs` decides): one run that fails would enlarge it and leave programs out of account.
     """
-    counts = [side.sum(axis=1).round().astype(np.int64) for side in (before, after)]
-    matched = same_runs or min(map(len, counts)) == 1
-    if max(map(len, counts)) < RUNS_ON_BOTH if matched else min(map(len, counts)) < SEEDS_A_SIDE:
-        return None
-    each = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
     ((error, degrees),) = runs.parts
-    programs = max(error**2 - sum(shared(side, of) for side in each), 0.0)
-    seeds = max(sum(float(side.mean(axis=1).var(ddof=1)) / len(side) for side in each), programs / 2)
-    drawn = quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
-    drawn_in = math.floor(max(min(drawn, 2.0), 0.0) * before.shape[1])
-    if matched:
-        changes = counts[1] - counts[0]
-        return Test(sign_flips(changes - drawn_in).up, sign_flips(changes + drawn_in).down)
-    return Test(permutation(counts[0], counts[1] - drawn_in).up, permutation(counts[0], counts[1] + drawn_in).down)
-
-
-def _recipes(before: Floats, after: Floats, of: Codes, same_runs: bool) -> Spread:
-    changes = after.mean(axis=0) - before.mean(axis=0)
-    if same_runs:
-        each = after - before
-        return between_and_among([each.mean(axis=1)], changes, of, shared(each, of))
-    vary = [side for side in (before, after) if len(side) > 1]
-    interaction = sum(shared(side, of) for side in vary)
-    return between_and_among([side.mean(axis=1) for side in vary], changes, of, interaction)
+    programs = max(error**2 - noise, 0.0)
+    seeds = max(noise, programs / 2)
+    return quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
 
 
 def _ends(spread: Spread, level: float) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from remedy.eval.stats.clusters import LEVEL, quantile
-from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
+from remedy.eval.stats.differences import too_few
 from remedy.eval.stats.exact import clopper_pearson, power_of_solved
 from remedy.eval.stats.rates import rate as rate_of
 from remedy.eval.stats.seeds import crossed
@@ -52,29 +52,28 @@ def decidable(
 ) -> str:
     """The difference that so many seeds and programs can show, before a training and after it alike. `seeds`: of the baseline, of the
     treatment, infinite of a model that is not trained; `matched`: each run has one on the other side."""
-    whole = tuple(1 if math.isinf(count) else int(count) for count in seeds)
+    first, second = (1 if math.isinf(count) else int(count) for count in seeds)
+    whole = first, second
     points_seen = f"{100 * smallest_difference(seeds, clusters, rate, spread, level):.0f} points"
     if max(whole) < 2 or (min(whole) < 2 and not matched):
         return points_seen
-    few = max(whole) < RUNS_ON_BOTH if matched else min(whole) < SEEDS_A_SIDE
-    asks = asks or ("solved" if few else "rates")
+    asks = asks or ("solved" if too_few(whole, matched) else "rates")
     if asks == "solved" and not isinstance(solved_at, str) and rate_of([True] * clusters).low < solved_at:
         return f"nothing: {clusters} programs cannot show {solved_at:.0%}, even if all are right; {programs_for(solved_at)} can"
-    if least_p(asks, (whole[0], whole[1]), matched) >= level:
+    if least_p(asks, whole, matched) >= level:
         return "nothing: too few seeds"
     if asks == "rates":
         return points_seen
     if matched:
         return "trainings that solve it on one side alone"
-    return f"0 against 90 % of trainings that solve it (power {power_of_solved((0.0, 0.9), (whole[0], whole[1]), level):.0%})"
+    return f"0 against 90 % of trainings that solve it (power {power_of_solved((0.0, 0.9), whole, level):.0%})"
 
 
 def programs_for(solved_at: float) -> int:
     """The programs that show a rate of `solved_at` if all are right."""
-    least, most = 0, 1
-    while rate_of([True] * most).low < solved_at:
-        least, most = most, 2 * most
-    return next(count for count in range(least + 1, most + 1) if rate_of([True] * count).low >= solved_at)
+    return math.ceil(
+        solved_at / (1 - solved_at) * quantile(LEVEL, math.inf) ** 2
+    )  # Wilson's lower end of n of n: n / (n + q^2)
 
 
 def seeds_for_fixed(level: float = LEVEL) -> int:

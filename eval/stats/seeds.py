@@ -63,9 +63,8 @@ class Spread(NamedTuple):
     def p_values(self) -> tuple[float, float]:
         """Give the p-values of the centre being above 0, and below it, both two-sided: below a level where the interval lies on that
         side of 0."""
-        found = [_t_tail(sign * self.centre, error, degrees) for sign in (-1, 1) for error, degrees in self.parts]
-        half = len(self.parts)
-        return 2 * max(found[:half]), 2 * max(found[half:])
+        up, down = (2 * max(_t_tail(sign * self.centre, *part) for part in self.parts) for sign in (-1, 1))
+        return up, down
 
 
 def _t_tail(value: float, error: float, degrees: float) -> float:

@@ -10,13 +10,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL
-from remedy.eval.stats.differences import Difference
+from remedy.eval.stats.differences import Difference, too_few
 from remedy.eval.stats.exact import (
     Counts,
     Test,
     boschloo,
     clopper_pearson,
-    mcnemar,
     most_failing,
     permutation,
     sign_flips,
@@ -46,9 +45,7 @@ class VerdictWord(StrEnum):
 
 class Evidence(NamedTuple):
     """Evidence of a comparison. `asked`: the question that is asked of recipes; none of single runs. `up`, `down`: two-sided p-values
-    of the treatment being better, and worse: at least those of these runs on other programs, and where the sides differ in their
-    number of seeds, those of the interval over seeds (a permutation test of means keeps its level under unequal variances only where
-    numbers are equal)."""
+    of the treatment being better, and worse: at least those of these runs on other programs."""
 
     asked: Question | None
     up: float
@@ -72,28 +69,19 @@ def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Ques
     if not found.repeated:
         return Evidence(None, *found.runs.p_values(), None)
     solved = _solved(found, baseline, treatment)
-    asked: Question = asks or ("solved" if found.rates is None else "rates")
-    test = solved if asked == "solved" else found.rates
-    if test is None:
+    few = too_few(found.seeds, found.matched)
+    asked: Question = asks or ("solved" if few else "rates")
+    if asked == "rates" and few:
         raise ValueError("too few seeds for a test of rates")
-    sides = [(2 * test.up, 2 * test.down), found.runs.p_values()]
-    if found.recipes is not None and asked == "rates" and not _matched(found) and found.seeds[0] != found.seeds[1]:
-        sides.append(found.recipes.p_values())
-    up, down = (max(one) for one in zip(*sides))
+    test = found.test() if asked == "rates" else solved
+    up, down = map(max, (2 * test.up, 2 * test.down), found.runs.p_values())
     return Evidence(asked, up, down, solved)
 
 
 def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:
-    if _matched(found):
-        count = max(found.seeds)  # a model as it is stands beside every run of the other side
-        both = list(zip(*(side.solves * (count // len(side.solves)) for side in (baseline, treatment))))
-        return mcnemar(both.count((False, True)), both.count((True, False)))
+    if found.matched:  # McNemar's exact test; a model as it is stands beside every run of the other side
+        return sign_flips(np.subtract(treatment.solves, baseline.solves, dtype=np.int64))
     return boschloo(baseline.solved, found.seeds[0], treatment.solved, found.seeds[1])
-
-
-def _matched(found: Difference) -> bool:
-    """Say if each run has one on the other side: itself, or a model as it is."""
-    return found.same_runs or min(found.seeds) == 1
 
 
 def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -> float:
@@ -104,7 +92,7 @@ def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -
         return min(1.0, 2 * math.pow(0.5, max(seeds)))
     if question == "solved":
         return boschloo(0, before, after, after).p_value
-    return min(1.0, 2 / math.comb(before + after, before))
+    return min(1.0, 2 / math.comb(2 * min(seeds), min(seeds)))
 
 
 def word(
@@ -119,9 +107,10 @@ def word(
 
     Helped and worse: the p-value of that direction is below the level. Fixed: helped, more trainings than the baseline's solve the task
     (rejected at the level, after the first), and more than half of all trainings do, with confidence 1 - `level`: six of six at 5 %;
-    and a larger share than the baseline's, so that their intervals lie apart. As good: with confidence 1 - `level` each, fewer than
-    `margin` of all trainings fail (29 of 29 for 10 %, 59 of 59 for 5 %), and those that solve the task lose less than `margin` against
-    those of the baseline that do, here and on other programs.
+    and a larger share than the baseline's, so that their intervals lie apart. As good, with confidence 1 - `level` each, here and on
+    other programs: asked for rates, the seeds' rates lose less than `margin`, by the test of rates with the treatment's raised by it;
+    asked for solved trainings, fewer than `margin` of all fail (29 of 29 for 10 %, 59 of 59 for 5 %), and those that solve the task
+    lose less than `margin` against those of the baseline that do.
     """
     if not found.repeated:
         return word_of_runs(found, baseline, treatment, level, margin)
@@ -132,16 +121,20 @@ def word(
         return VerdictWord.FIXED if fixed else VerdictWord.HELPED
     if evidence.down < level:
         return VerdictWord.WORSE
-    as_good = _as_good(baseline, treatment, level, margin) and found.interval_of_runs(2 * level)[0] > -margin
+    loses = math.floor(margin * found.examples)
+    if evidence.asked == "solved":
+        as_good = _solves_as_well(baseline, treatment, level, margin, loses)
+    else:  # of a rate below the margin no one could lose it
+        as_good = found.baseline > margin and found.test(loses).up < level
+    as_good = as_good and found.interval_of_runs(2 * level)[0] > -margin
     return VerdictWord.AS_GOOD if as_good else VerdictWord.INCONCLUSIVE
 
 
-def _as_good(baseline: Repeated, treatment: Repeated, level: float, margin: float) -> bool:
+def _solves_as_well(baseline: Repeated, treatment: Repeated, level: float, margin: float, loses: int) -> bool:
     failed = len(treatment.runs) - treatment.solved
     if not baseline.solved or most_failing(failed, len(treatment.runs), level) >= margin:
         return False
-    before, after = _counts(baseline), _counts(treatment)
-    shifted = after + math.floor(margin * treatment.estimate.size)
+    before, shifted = _counts(baseline), _counts(treatment) + loses
     test = sign_flips(shifted - before) if len(baseline.runs) == 1 else permutation(before, shifted)
     return test.up < level
 

@@ -20,12 +20,12 @@ from tests.eval.test_evaluate import PERMUTATION, model_for
 
 PROGRAMS = {"kind": "programs", "path": "examples/functions.jsonl"}
 DATA: dict[str, dict[str, Any]] = {
-    "permutation": {"task": {"kind": "permutation", "n": 3, "length": 4}, "format": "repl"},
+    "permutation": {"task": {"kind": "permutation", "n": 3, "length": 4, "held_out_pairs": 1}, "format": "repl"},
     "composition": {"task": {"kind": "composition", "functions": ["mirror_str", "sort_chars"]}},
     "programs": {"task": PROGRAMS},
 }
 CHANGES: dict[str, dict[str, Any]] = {
-    "permutation": {"lengths": [3], "spacings": [2], "locals": ["one_in_turn"], "repertoires": [2],
+    "permutation": {"lengths": [3], "spacings": [2], "locals": ["one_in_turn"], "repertoires": [2], "test_pairs": ["with"],
                     "forcing": ["action_forced"], "examples": 7},
     "composition": {"families": ["lists"], "functions": ["mirror_str"], "depths": [2], "forms": ["nested"],
                     "forcing": ["action_forced"], "examples": 7},

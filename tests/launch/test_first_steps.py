@@ -11,8 +11,7 @@ from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.generate import generate
 from remedy.launch.init import init
 from remedy.launch.jobs import expand
-from remedy.launch.plan import print_plan
-from remedy.launch.runner import check_programs
+from remedy.launch.plan import check_programs, print_plan
 from remedy.settings import ConfigError, UserError, dump, load
 from tests.launch.in_process import remedy
 

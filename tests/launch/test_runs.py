@@ -116,6 +116,9 @@ def test_runs_have_what_their_variant_chose_on_validation(finished: Path) -> Non
     report = (out / "report" / "report.md").read_text()
     assert "### Settings tried" in report
     assert "| a | 2 |" in report  # recipe, length
+    plan = read_json(out / "plan.json", "")
+    assert plan["seeds"] == {"a,seed=0": 0, "a,seed=1": 1, "tracked": 0}
+    assert "not as planned" not in report
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from remedy.eval.costs.measure import MeasureConfig
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.generate import GenerateConfig
 from remedy.launch.jobs import expand, trials
-from remedy.launch.runner import check_programs
+from remedy.launch.plan import check_programs
 from remedy.launch.train import given_programs
 from remedy.settings import Settings, UserError, load
 from remedy.train.config import RunConfig

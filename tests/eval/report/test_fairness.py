@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from remedy.checksums import read_json
+from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.fairness import same_weights, unequal
-from remedy.eval.report.page import compose
-from remedy.eval.report.planned import write_plan
+from remedy.eval.report.page import compose, report
+from remedy.eval.report.planned import write_plan, write_runs
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.report.wording import evidence_row
 from remedy.eval.stats import VerdictWord
@@ -105,7 +107,7 @@ def experiment(folder: Path) -> Path:
             rows = made([right] * 100, run=run, labels=LABELS)
             write_evaluation(folder / "group" / run / "evaluation", rows, variant=variant)
     runs = sorted(path.parent for path in folder.glob("group/*/evaluation"))
-    write_plan(folder, {f"group/{run.name}": {"run": run.name, "variant": run.name[0]} for run in runs})
+    write_runs(folder, {f"group/{run.name}": {"run": run.name, "variant": run.name[0]} for run in runs})
     return folder
 
 
@@ -130,6 +132,43 @@ def test_nothing_is_judged_of_a_recipe_until_all_of_its_planned_runs_are_there(t
     judged = compose([folder], partial=True)
     assert judged.remarks[0] == "Missing: b,seed=1; recipes are judged without it (--partial)."
     assert not judged.verdicts[0].refused
+
+
+def test_what_departs_from_the_plan_is_said_at_the_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder, plan = experiment(tmp_path / "<i>"), tmp_path / "<i>" / "plan.json"
+    sides = {"baseline": {"run": "a", "where": LABELS}, "treatment": {"run": "b", "where": LABELS}}
+    of_states = {"mitigation": "n", **sides, "metric": "state", "margin": 0.05}
+    first = Comparison.model_validate({"mitigation": "m", **sides, "primary": True})
+    second = Comparison.model_validate(of_states)
+
+    def departs(*comparisons: Comparison) -> str:
+        return compose([folder], comparisons).verdicts[0].unplanned.partition(" UTC: ")[2]
+
+    def planned(seeds: int) -> None:
+        write_plan(folder, (first, second), {f"{name},seed={seed}": seed for name in "ab" for seed in range(seeds)})
+
+    assert departs(first) == ""
+    planned(3)
+    written = plan.read_bytes()
+    assert departs(first.model_copy(update={"mitigation": "another name"}), second) == ""
+    assert departs(first) == "1 of the planned comparisons left out"
+    other = first.model_copy(update={"solved_at": 0.5, "primary": False})
+    assert departs(other, second) == "solved_at 0.5, planned 0.95, primary False, planned True"
+    back = first.model_copy(update={"baseline": first.treatment, "treatment": first.baseline, "primary": False})
+    assert departs(back, first, second) == "this comparison was not planned"
+    planned(2)
+    assert plan.read_bytes() == written
+    assert "plan.json: others were planned on 20" in caplog.text
+    plan.unlink()
+    planned(2)
+    page = report([folder], tmp_path / "report", (first, second))
+    more = "UTC: 2 runs with seeds that were not planned: a,seed=2; b,seed=2"
+    names = ("report.html", "report.md", "report.json", "verdicts.csv")
+    assert all(more in (page.parent / name).read_text() for name in names)
+    assert f"m: not as planned on {read_json(plan, '')['time'][:-3]}{more}" in caplog.text
+    plan.write_text("{}")
+    with pytest.raises(UserError, match=r"plan.json: is damaged .*: put it back as it was before the runs"):
+        compose([folder], [first])
 
 
 CHOSEN = {"chosen": {"train.learning_rate": 0.004}}

@@ -54,9 +54,10 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     _, records = together(*parts, variants=variants)
     found = decided(records, "a", "b")
     assert (found.found.seeds, found.found.repeated, found.word) == ((6, 6), True, VerdictWord.FIXED)
-    assert verdict_cell(found) == "Fixed\n6 seeds each"
+    like_these = "in trainings like these (up to {} % of all may do what none of {} did)".format
+    assert verdict_cell(found) == f"Fixed\n6 seeds each\n{like_these(39, 6)}"
+    assert headline([found])[1].endswith(f", 6 seeds each, {like_these(39, 6)}.")
     about = evidence(found)
-    assert about["Bounds"] == "up to 39 % of trainings may do what none of these 6 did"
     assert about["p"] == "0.002\nthe seeds' rates"
     assert about["With it solved"] == "6 of 6\n54 to 100 % of all"
     assert side_cell(found, 1).endswith("seeds 100, 100, 100, 100, 100, 100")
@@ -64,8 +65,8 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     assert verdict_cell(decided(records, "a", "b-0")) == "Fixed\n1 run against 6, not for other seeds"
     # Three seeds can be told apart by how many solve the task; two cannot.
     few = decided(records[records["run"].str.endswith(("0", "1", "2"))], "a", "b")
-    assert verdict_cell(few) == "Helped\n3 seeds each"
-    assert evidence(few)["Bounds"].startswith("all seeds solve it; to say fixed takes 6\nup to 63 %")
+    assert verdict_cell(few) == f"Helped\n3 seeds each\n{like_these(63, 3)}"
+    assert evidence(few)["Bounds"] == "all seeds solve it; to say fixed takes 6"
     assert evidence(few)["p"] == "0.031\nsolved trainings"
     two = decided(records[records["run"].str.endswith(("0", "1"))], "a", "b")
     assert verdict_cell(two) == "Inconclusive\n2 seeds each\nin these runs fixed (+93.2 to +100.0)"
@@ -86,6 +87,22 @@ def test_more_than_a_guess_is_no_failure_that_is_gone() -> None:
     assert (found.word, found.of_runs, found.treatment.solved_at) == (VerdictWord.HELPED, VerdictWord.HELPED, 0.3)
     assert evidence(found)["With it solved"] == "6 of 6 (at 30 %)\n54 to 100 % of all"
     assert evidence(found)["p"] == "0.002\nthe seeds' rates"
+
+
+def test_as_good_as_a_guess_is_no_word() -> None:
+    right = [True] * 40 + [False] * 60
+    for chance, word in ((0.4, VerdictWord.INCONCLUSIVE), (0.1, VerdictWord.AS_GOOD)):
+        names = [(name, seed) for name in "ab" for seed in range(5)]
+        parts = [
+            made(right, run=f"{name}-{seed}", chance=chance, true_answer=[*map(str, range(100))])
+            for name, seed in names
+        ]
+        _, records = together(*parts, variants={f"{name}-{seed}": name for name, seed in names})
+        found = decided(records, "a", "b", margin=0.05)
+        assert found.word is word
+    assert verdict_cell(found).splitlines()[2] == (
+        "loses less than 5 points in trainings like these (up to 45 % of all may do what none of 5 did)"
+    )
 
 
 def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:

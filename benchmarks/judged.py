@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks import packed
+from remedy.data_gen.traces.judge import same_text
 from remedy.eval.records.failures import UNTRACED
 from remedy.eval.records.schema import Record, rank
 from remedy.eval.report.comparison import Comparison, Side
@@ -18,6 +19,7 @@ from remedy.eval.report.fairness import as_it_is, judged
 from remedy.eval.report.page import report as write_report
 from remedy.eval.report.reading import variants_of
 from remedy.eval.report.verdicts import Verdict, decide
+from remedy.eval.report.wording import tokens_of
 from remedy.launch.experiment import ExperimentConfig
 from remedy.settings import load
 
@@ -140,7 +142,7 @@ def row(item: Verdict) -> list[str]:
         f"{100 * item.found.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})",
         f"{item.evidence.p_value:.4f}",
         f"{item.level:.4f}",
-        f"x {item.token_ratio:.2f}",
+        tokens_of(item).replace("\n", ", "),
     ]
 
 
@@ -153,8 +155,10 @@ def right(rows: pd.DataFrame) -> pd.Series:
     """Return which answers are right, of programs that could be traced; where states were fed, which last states are predicted as they
     are."""
     traced = rows[rows["failure"] != UNTRACED]
-    said = traced["answer"] == traced["true_answer"]
-    return said if traced["right"].isna().all() else traced["right"].astype(bool)
+    if not traced["right"].isna().all():
+        return traced["right"].astype(bool)
+    answers = zip(traced["answer"], traced["true_answer"], traced["string_encoding"])
+    return pd.Series([same_text(*answer) for answer in answers], traced.index)
 
 
 def rate_rows(question: Path) -> list[list[str]]:

@@ -119,7 +119,8 @@ def _unpack_tables(table: pa.Table, kind: str, out: Path) -> None:
         if kind == RECORDS:  # labels of other conditions are left out; nulls keep the types that records have
             other = [name for name in part.column_names if name not in Record.__annotations__]
             part = part.drop_columns([name for name in other if part[name].null_count == len(part)])
-            part = pa.Table.from_pandas(part.to_pandas().astype(NULLABLE))
+            types = {name: kind for name, kind in NULLABLE.items() if name in part.column_names}
+            part = pa.Table.from_pandas(part.to_pandas().astype(types))
         else:
             part = part.drop_columns(["condition"])
         (folder / kind).mkdir(exist_ok=True)

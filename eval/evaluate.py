@@ -164,7 +164,7 @@ def _done(number: int, of: int, condition: Condition, summary: ConditionSummary)
     right, per_frame = summary["right"], summary["per_frame"]
     rate = f"{right.mean:.1%}" if right is not None else "nothing could be run"
     if right is None and per_frame:
-        rate = ", ".join(f"{what} {share.mean:.1%}" for what, share in per_frame.items())
+        rate = ", ".join(f"{what.replace('_', ' ')} {share.mean:.1%}" for what, share in per_frame.items())
     remarks, left_out = of_condition(summary), sum(summary["untraced"].values())
     remarks += [f"{left_out} programs that could not be run are left out"] if left_out else []
     result = f"{', '.join([condition.diagnostic, *filter(None, words)])}: {rate}"

@@ -44,12 +44,16 @@ groups:
       characters: {{tokenizer.string_tokenization: characters}}
       sparse: {{data.reveal.spacing: 4}}
     seeds: [0, 1, 2]                # five a side say more: remedy run ... --plan
-    evaluate: {{diagnostics: [{{kind: programs, answer_only: [false], forcing: [free], examples: {asked}}}], threads: 1}}
+    evaluate:
+      diagnostics: [{{kind: programs, answer_only: [false], forcing: [free, teacher_forced], examples: {asked}}}]
+      threads: 1
 comparisons:
   - {{mitigation: characters for strings, failure: strings, primary: true{solved},
-     baseline: {{run: baseline}}, treatment: {{run: characters}}}}
+     baseline: {{run: baseline, where: {{forcing: free}}}}, treatment: {{run: characters, where: {{forcing: free}}}}}}
   - {{mitigation: a state in four frames, failure: token budget{solved},
-     baseline: {{run: baseline}}, treatment: {{run: sparse}}}}
+     baseline: {{run: baseline, where: {{forcing: free}}}}, treatment: {{run: sparse, where: {{forcing: free}}}}}}
+  - {{mitigation: "characters for strings: next states that change", failure: strings, metric: changed_state{solved},
+     baseline: {{run: baseline, where: &fed {{forcing: teacher_forced}}}}, treatment: {{run: characters, where: *fed}}}}
 """
 
 

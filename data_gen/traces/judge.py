@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from remedy.data_gen.execution.program import Event
+from remedy.data_gen.execution.program import Event, Value
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.traces.frames import Format
+from remedy.data_gen.traces.frames import Format, value_text
 from remedy.data_gen.traces.parse import Piece, ReadFrame, restore
 from remedy.data_gen.traces.values import same_value
 
@@ -116,6 +116,12 @@ def same_answer(
     if len(places) == 1 and _leaves_by_exception(read) != _leaves_by_exception(true):
         return False
     return bool(places) and all(len(read) >= -place and _same(read[place], true[place]) for place in places)
+
+
+def same_text(written: str, true: str, encoding: str = "plain") -> bool:
+    """Compare the text of an answer, as it is written under a string encoding, with the plain one of the true answer."""
+    kind = "str" if true[:1] in ("'", '"') else "list"  # any container: of what is none, no string is encoded
+    return same_value(written, value_text(Value(true, kind), encoding))
 
 
 def _in_full(frames: Sequence[ReadFrame]) -> list[ReadFrame]:

@@ -17,9 +17,8 @@ from statistics import NormalDist
 from typing import Any
 
 from remedy.data_gen.roles import Special
-from remedy.data_gen.traces.judge import TraceScore, judge
+from remedy.data_gen.traces.judge import TraceScore, judge, same_text
 from remedy.data_gen.traces.repl import Repl
-from remedy.data_gen.traces.values import same_value
 
 Row = Mapping[str, Any]
 
@@ -38,7 +37,7 @@ def score_trace(written: str, row: Row) -> TraceScore:
 def score_answer(written: str, row: Row) -> bool:
     """Say if the first line of a reply is the true answer: a value that is equal, or the same text."""
     line = next((line.strip() for line in written.splitlines() if line.strip()), "")
-    return same_value(line, row["answer"])
+    return same_text(line, row["answer"])
 
 
 def wilson(right: int, of: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Baselines without a model: a guess, the start given back, always the most frequent answer."""
+"""Baselines without a model: for answers a guess, the start given back, one answer for all; for parts of frames, rules."""
 
 from __future__ import annotations
 
@@ -12,13 +12,27 @@ if TYPE_CHECKING:
 Shares = Mapping[str, Mapping[float, float]]
 """The share of each baseline at every value of an axis."""
 STYLES = {"chance": "-", "start": "--", "majority": ":"}
-"""Their lines."""
-NAMES = {"chance": "chance", "start": "answering with the start", "majority": "most frequent answer"}
+"""The lines of those of answers."""
+NAMES = {
+    "chance": "chance",
+    "start": "answering with the start",
+    "majority": "most frequent answer",
+    "nothing_changed": "nothing changed",
+    "line_below": "the line below",
+    "value_before": "the value before",
+}
 """How reports call them."""
+RULES = {
+    "state_exact": ("nothing_changed", "unchanged_states", "states"),
+    "action_exact": ("line_below", "lines_below", "actions"),
+    "value_exact": ("value_before", "values_repeated", "returns"),
+}
+"""By a share of frames, the rule for it, the column that counts what it has right, and that of all."""
 
 
 class Baselines(TypedDict):
-    """Shares of right answers without a model, over the true examples of a condition; None where there is none."""
+    """Shares that are right without a model, over the true examples of a condition; None where there is none. The first are of answers,
+    the others means of shares of frames."""
 
     chance: float | None
     """Of guesses among the answers that are possible, as far as the task knows them."""
@@ -26,16 +40,28 @@ class Baselines(TypedDict):
     """Of answering with what a program starts from: its input, or the initial state."""
     majority: float | None
     """Of the answer that is the most frequent one of these examples."""
+    nothing_changed: float | None
+    """Of the state last shown of a call, for its states (`data_gen.traces.kinds`); so with the next two."""
+    line_below: float | None
+    """Of the next line below, for actions."""
+    value_before: float | None
+    """Of the value before, for values."""
 
 
 def baselines(rows: pd.DataFrame) -> Baselines:
     """Those of one condition's records."""
-    answers = rows["true_answer"][rows["true_answer"] != ""]
-    return {
-        "chance": _mean(rows["chance"]),
-        "start": _mean(rows["start_right"]),
-        "majority": float(answers.value_counts().iloc[0] / len(rows)) if len(answers) else None,
-    }
+    every = {name: each for share in ("right", *RULES) for name, each in outcomes(rows, share).items()}
+    return {name: _mean(every[name]) if name in every else None for name in NAMES}  # type: ignore[return-value]
+
+
+def outcomes(rows: pd.DataFrame, share: str) -> dict[str, pd.Series]:
+    """Return what each baseline has of a share in each record; none where they do not count it."""
+    if share != "right":
+        name, right, of = RULES.get(share, ("", "", ""))
+        return {name: rows[right] / rows[of].clip(lower=1)} if right in rows else {}
+    most = rows["true_answer"][rows["true_answer"] != ""].value_counts().index[:1]
+    constant = {"majority": rows["true_answer"].isin(most).astype(float)} if len(most) else {}
+    return {"chance": rows["chance"], "start": rows["start_right"], **constant}
 
 
 def _mean(values: pd.Series) -> float | None:
@@ -55,11 +81,11 @@ def highest(conditions: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
 
 
 def along(conditions: Iterable[tuple[float, Mapping[str, Any]]]) -> dict[str, dict[float, float]]:
-    """The highest share of each baseline at every place of an axis, of conditions with their places."""
-    found: dict[str, dict[float, float]] = {name: {} for name in NAMES}
+    """The highest share of each baseline of answers at every place of an axis, of conditions with their places."""
+    found: dict[str, dict[float, float]] = {name: {} for name in STYLES}
     for place, condition in conditions:
-        for name, share in condition["baselines"].items():
-            if share is not None:
+        for name in found:
+            if (share := condition["baselines"][name]) is not None:
                 found[name][place] = max(share, found[name].get(place, 0.0))
     return {name: points for name, points in found.items() if points}
 

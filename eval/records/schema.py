@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from remedy.checksums import read_table, write_table
 from remedy.data_gen.roles import Role
+from remedy.data_gen.traces.kinds import KINDS
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.records.failures import UNTRACED
 from remedy.registry import Registry
@@ -84,11 +85,24 @@ AT = label(
 )
 
 
-class Matches(TypedDict):
-    """Matches of a true trace, frame by frame and variable by variable, before and after a first error.
+PARTS = {
+    Role.STATE: ("state_exact", "states"),
+    Role.ACTION: ("action_exact", "actions"),
+    Role.VALUE: ("value_exact", "returns"),
+}
+"""By role, the share of a trace's frames that is right, and their number."""
+FRAMES = {role.label: part for role, part in PARTS.items()} | {
+    "changed_state": ("changed_state_exact", "changed_states")
+}
+"""The same by what is counted."""
 
-    A share is null where the model wrote nothing of its kind, since all of it was fed or there is none. Where separators are fed, a
-    part of a frame is right or wrong by itself. States mean the same whether a value is repeated or said to be unchanged.
+
+class Counted(TypedDict):
+    """States, actions and values of a true trace, before and after a first error, and their kinds (`data_gen.traces.kinds`).
+
+    A share, and a number of right ones, is null where the model wrote nothing of its kind, since all of it was fed or there is none.
+    Where separators are fed, a part of a frame is right or wrong by itself. States mean the same whether a value is repeated or said to
+    be unchanged.
     """
 
     state_exact: float | None
@@ -97,16 +111,36 @@ class Matches(TypedDict):
     """Share of its frames with an event or a source line that have the same ones."""
     value_exact: float | None
     """Share of its returned and raised values that are right, compared by what they mean as answers are (1 is 1.0)."""
-    key_match: float | None
-    """Share of the variables shown by its states that are shown."""
-    key_value_match: float | None
-    """Share of these that are shown with their values."""
     states: int
     """States of the true trace, the denominator of `state_exact`."""
     actions: int
     """Frames of the true trace with an event or a source line, the denominator of `action_exact`: the last of a session has none."""
     returns: int
     """Returned and raised values of the true trace, the denominator of `value_exact`."""
+    argument_states: int
+    """States that a call begins with."""
+    argument_states_right: int | None
+    unchanged_states: int
+    """States equal to the one last shown of their call: what "nothing changed" has right."""
+    unchanged_states_right: int | None
+    changed_states: int
+    """All other states."""
+    changed_states_right: int | None
+    lines_below: int
+    """Actions that are the next line below the last one of their call: what "the line below" has right."""
+    lines_below_right: int | None
+    values_repeated: int
+    """Values equal to the one before: what "the value before" has right."""
+    values_repeated_right: int | None
+
+
+class Matches(Counted):
+    """Matches of a true trace, frame by frame and variable by variable."""
+
+    key_match: float | None
+    """Share of the variables shown by its states that are shown."""
+    key_value_match: float | None
+    """Share of these that are shown with their values."""
     respelled: int
     """States that mean the true one and are spelled otherwise: in full where that is a diff, or the reverse."""
 
@@ -238,7 +272,7 @@ TRACE_COLUMNS = [column for role, column in ROLE_COLUMNS.items() if role is not 
 
 NULLABLE = {
     "right": "boolean",
-    "changed_tokens": "Int64",
+    **dict.fromkeys(("changed_tokens", *(f"{name}_right" for names in KINDS.values() for name in names)), "Int64"),
     **dict.fromkeys(("state_exact", "action_exact", "value_exact", "key_match", "key_value_match"), float),
 }
 """The types of columns that may have nulls, of which no row has to have another value."""
@@ -270,8 +304,9 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
 
 
 def label_columns(records: pd.DataFrame) -> list[str]:
-    """The labels that the records have, in the order of their declaration; a report's column `variant` is none."""
-    found = [str(column) for column in records.columns if column not in (*Record.__annotations__, "variant")]
+    """The labels that the records have, in the order of their declaration; a report's own columns are none."""
+    own = (*Record.__annotations__, "variant", "changed_state_exact")
+    found = [str(column) for column in records.columns if column not in own]
     places = {name: place for place, name in enumerate(LABELS)}
     return sorted(found, key=lambda name: places.get(name, len(places)))
 
@@ -286,6 +321,14 @@ def rank(name: str, value: Any) -> Any:
 
 def _natural(text: str) -> tuple[str | int, ...]:
     return tuple(int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", text)))
+
+
+def with_changed(records: pd.DataFrame) -> pd.DataFrame:
+    """Return the records with the share of `changed_states` that is right, unless they were made before these were counted."""
+    if "changed_states" not in records:
+        return records
+    share = records["changed_states_right"].astype(float) / records["changed_states"].clip(lower=1)
+    return records.assign(changed_state_exact=share)
 
 
 def answered(records: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,16 @@ import pandas as pd
 from remedy.checksums import write_json
 from remedy.eval.records.baselines import Baselines, baselines
 from remedy.eval.records.failures import UNTRACED, Failure
-from remedy.eval.records.schema import TRACE_COLUMNS, LabelValue, answered, label_columns, traced_only
+from remedy.eval.records.schema import (
+    FRAMES,
+    PARTS,
+    TRACE_COLUMNS,
+    LabelValue,
+    answered,
+    label_columns,
+    traced_only,
+    with_changed,
+)
 from remedy.eval.stats import Estimate, mean, pooled, rate
 
 
@@ -62,17 +71,15 @@ class ConditionSummary(TypedDict):
     key_value_match: Estimate | None
     """Mean share of variables shown with their values."""
     per_frame: dict[str, Estimate]
-    """Shares of all `states`, `actions` and `returns` of the traces that are right, with a Wilson interval over clusters; not of what
-    was fed. Where states are fed, they are right given the true past."""
+    """Shares of all `states`, `changed_states`, `actions` and `returns` of the traces that are right, with a Wilson interval over
+    clusters; not of what was fed. Where states are fed, they are right given the true past."""
     failures: dict[str, int]
     """Wrong answers by failure class, in the order of `Failure`."""
     untrained: NotRequired[str]
     """Why the model cannot know traces; only there of such a model."""
 
 
-PER_FRAME = {"states": "state_exact", "actions": "action_exact", "returns": "value_exact"}
-"""What is counted by frames, and the share of it that is right."""
-SHARES = {**{share: of for of, share in PER_FRAME.items()}, "key_match": "states", "key_value_match": "states"}
+SHARES = {**dict(PARTS.values()), "key_match": "states", "key_value_match": "states"}
 """Shares of a trace's frames, and the column that counts those frames."""
 
 
@@ -125,9 +132,9 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
 
 
 def _per_frame(rows: pd.DataFrame) -> dict[str, Estimate]:
-    found = {}
-    for of, share in PER_FRAME.items():
-        judged = rows[rows[share].notna() & (rows[of] > 0)]
+    found, rows = {}, with_changed(rows)
+    for share, of in FRAMES.values():
+        judged = rows[rows[share].notna() & (rows[of] > 0)] if share in rows else rows[:0]
         if len(judged):
             found[of] = pooled_of((judged[share] * judged[of]).round(), judged[of], judged["cluster"])
     return found

@@ -26,7 +26,7 @@ NEUTRAL: dict[str, Any] = {
     **dict.fromkeys(("split", "condition", "forcing", "diagnostic", "true_answer"), ""),
     **dict.fromkeys(("chance", "start_right"), math.nan),
     **dict.fromkeys(TRACE_COLUMNS, 0),
-    "index": 0,
+    **dict.fromkeys(("index", "written_tokens"), 0),
     "truncated": False,
 }
 """What records have that logs do not tell."""

@@ -12,9 +12,7 @@ from remedy.eval.stats import BAR, MARGIN, Question
 from remedy.settings import ConfigError, Settings
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
-Metric = Literal["answer", "state", "action"]
-FRAMES = {"state": ("state_exact", "states"), "action": ("action_exact", "actions")}
-"""Metrics of frames: the share of a trace's that is right, and their number."""
+Metric = Literal["answer", "state", "changed_state", "action"]
 
 
 class Side(Settings):
@@ -34,7 +32,7 @@ class Comparison(Settings):
     failure: Aim = "any"
     """The failure that it should mitigate."""
     metric: Metric = "answer"
-    """The quantity to compare: right answers, or right states or actions by frame."""
+    """The quantity to compare: right answers, or by frame right states, those of them that change something, or actions."""
     baseline: Side
     """The records without it."""
     treatment: Side
@@ -62,8 +60,10 @@ class Comparison(Settings):
         forcings = [side.where.get("forcing") for side in (self.baseline, self.treatment)]
         if all(isinstance(name, str) for name in forcings) and len({fed_as(str(name)) for name in forcings}) > 1:
             refuse_idle(self)
-        if self.metric in FRAMES and self.solved_at == "above chance":
-            raise ConfigError(f"{self.where}: solved_at: no guess is known for a {self.metric}: give a share")
+        if self.metric != "answer" and self.solved_at == "above chance":
+            raise ConfigError(
+                f"{self.where}: solved_at: no guess is known for a {self.metric.replace('_', ' ')}: give a share"
+            )
         return self
 
     @property

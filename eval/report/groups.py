@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from remedy.eval.records.schema import LabelValue, answered
+from remedy.eval.records import baselines
+from remedy.eval.records.schema import LabelValue, answered, with_changed
 from remedy.eval.records.summary import ConditionSummary, counts
-from remedy.eval.stats import Repeated, over_seeds
+from remedy.eval.stats import Difference, Repeated, compare, over_seeds
 from remedy.eval.stats.clusters import Floats
-from remedy.eval.tables.sections import Rows, in_order, mean_of, named, telling, text, tidied, title, varying
+from remedy.eval.tables.sections import Rows, in_order, mean_of, named, points_of, telling, text, tidied, title, varying
 
 PAIRED = ["example", "index", "split", "cluster"]
 """The columns that name one example in every run."""
@@ -43,9 +44,13 @@ class Group:
         """The sum of a number of all runs."""
         return sum(run[key] for run in self.runs)  # type: ignore[literal-required]
 
-    def share(self, key: str) -> str:
-        """A share of the runs as a cell."""
-        return mean_of(run[key] for run in self.runs)  # type: ignore[literal-required]
+    def share(self, key: str, count: str = "") -> str:
+        """A share of the runs as a cell, with the best rule without a model. `count`: of a share by frame, the frames' number."""
+        said = mean_of((run["per_frame"].get(count) if count else run[key]) for run in self.runs)  # type: ignore[literal-required]
+        if said and count == "changed_states":
+            return f"{said}\nnothing changed 0 %"
+        found = against_rule(self.records, key, count) if said else None
+        return f"{said}\n{found[0]} {100 * found[1].baseline:.0f} %: {points_of(found[1])}" if found else said
 
     def counts(self, column: str) -> dict[str, int]:
         """Count each value of a column, the most frequent first, but for empty ones."""
@@ -68,8 +73,21 @@ def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Float
     return (place < np.repeat(np.round(right * of), of, axis=1)).astype(float), np.repeat(clusters, of).tolist()
 
 
+def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, Difference] | None:
+    """The name of the best rule without a model for a share of runs' records, and the runs less that rule on the examples that all of
+    them have; None where no rule is known. `count`: as of `outcomes_of`."""
+    rules = {name: each for name, each in baselines.outcomes(rows, share).items() if each.notna().all()}
+    if not rules:
+        return None
+    name = max(rules, key=lambda name: float(rules[name].mean()))
+    rule = rows.assign(**{share: rules[name]}, run="").drop_duplicates(PAIRED)
+    right, clusters = outcomes_of(pd.concat([rows, rule]), share, count)
+    return baselines.NAMES[name], compare(right[-1:], right[:-1], clusters, standing=(True, False))
+
+
 def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Group]:
     """The conditions of runs that differ in their seeds alone, together."""
+    records = with_changed(records)
     rows = dict(list(records.groupby(["run", "condition"], sort=False))) if len(records) else {}
     found: dict[tuple[object, ...], list[ConditionSummary]] = {}
     for one in in_order(conditions):

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from remedy.eval.records.schema import label_columns
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison
@@ -83,7 +85,7 @@ def compose(
     known = [*variants, *variants.values()]
     if unknown := [name for name in baselines if name not in known]:
         raise UserError(f"baseline: no variant or run {unknown[0]!r}; {suggest(unknown[0], known)}")
-    remarks = missing_said(missing, partial)
+    remarks = [*missing_said(missing, partial), *uncounted(found.records)]
     if comparisons is None:
         remarks += chosen_baselines(found.conditions, baselines)
         comparisons = default_comparisons(found.conditions, baselines) + diagnoses(found.conditions)
@@ -116,6 +118,13 @@ def missing_said(missing: Sequence[Missing], partial: bool) -> list[str]:
         raise UserError("--partial does nothing, since no run is missing: remove it")
     how = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"
     return [f"Missing: {named([str(one) for one in missing])}; {how}."] if missing else []
+
+
+def uncounted(records: pd.DataFrame) -> list[str]:
+    """A sentence on runs whose records are older than counts of states by kind, if there are any."""
+    kinds = records.get("unchanged_states", pd.Series(index=records.index))
+    old = list(records.loc[kinds.isna(), "run"].unique())
+    return [f"States are not counted by kind in older records: {named(old)}; evaluate again."] if old else []
 
 
 def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:

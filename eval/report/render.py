@@ -178,6 +178,9 @@ def verdict_record(item: Verdict) -> dict[str, Any]:
         "p": item.evidence.p_value,
         "asked": item.evidence.asked,
         "token_ratio": None if math.isnan(item.token_ratio) else item.token_ratio,
+        "written_ratio": None if math.isnan(item.written_ratio) else item.written_ratio,
+        "without": item.without[0],
+        "above_without": [item.above.difference, *item.above.interval()] if item.above else [],
         "programs": item.programs,
         "remarks": list(item.remarks),
         "refused": item.refused,
@@ -190,8 +193,9 @@ def condition_record(condition: ConditionSummary) -> dict[str, Any]:
     about: Mapping[str, Any] = condition
     found = {key: about[key] for key in ("run", "variant", "diagnostic")} | condition["labels"]
     found |= {key: about[key] for key in ("examples", "programs", "truncated", "trace_tokens", "written_tokens")}
-    for key in ("right", "state_exact", "action_exact", "value_exact", "valid_format"):
-        if (one := about[key]) is not None:
+    rates = {**about, "changed_states": about["per_frame"].get("changed_states")}
+    for key in ("right", "changed_states", "state_exact", "action_exact", "value_exact", "valid_format"):
+        if (one := rates[key]) is not None:
             found |= {key: one.mean, f"{key}_low": one.low, f"{key}_high": one.high}
     return found | {name: share for name, share in about["baselines"].items() if share is not None}
 

@@ -11,9 +11,9 @@ import pandas as pd
 
 from remedy.eval.records import baselines
 from remedy.eval.records.remarks import remarks
-from remedy.eval.records.schema import LABELS, ROLE_COLUMNS, answered
+from remedy.eval.records.schema import FRAMES, LABELS, ROLE_COLUMNS, answered
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.groups import Group, all_runs, table
+from remedy.eval.report.groups import Group, against_rule, all_runs, table
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.wording import solved_of
 from remedy.eval.stats import rate
@@ -24,8 +24,8 @@ from remedy.eval.tables.sections import (
     Rows,
     Section,
     constant,
-    mean_of,
     named,
+    points_of,
     rated,
     telling,
     text,
@@ -111,11 +111,16 @@ def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) ->
     def seeds(group: Group) -> str:
         return ", ".join(f"{100 * one:.0f}" for one in group.rates.points) + " %" if len(group.runs) > 1 else ""
 
+    def without(group: Group) -> str:
+        found = against_rule(answered(group.records), "right")
+        return f"{baselines.best(group.runs)}\n{points_of(found[1])}" if found else ""
+
     columns: dict[str, Callable[[Group], object]] = {
         "Right": right,
         "Each seed": seeds,
         "Solved": lambda group: solved_of(group.rates) if several else "",
-        WITHOUT: lambda group: baselines.best(group.runs),
+        WITHOUT: without,
+        "Changed states": partial(Group.share, key="changed_state_exact", count="changed_states"),
         **{head: partial(Group.share, key=key) for head, key in SHARES.items()},
         "Examples": lambda group: sized(group.runs[0]),
     }
@@ -140,11 +145,10 @@ def sized(condition: ConditionSummary) -> str:
 
 def step_table(groups: Sequence[Group]) -> Rows:
     """Right states, actions and values per frame, where answers are not the model's."""
-
-    def share(kind: str, group: Group) -> str:
-        return mean_of(run["per_frame"].get(kind) for run in group.runs)
-
-    columns = {kind.capitalize(): partial(share, kind) for kind in ("states", "actions", "returns")}
+    columns = {
+        count.replace("_", " ").capitalize(): partial(Group.share, key=share, count=count)
+        for share, count in FRAMES.values()
+    }
     return table(groups, {**columns, "Examples": lambda group: str(group.runs[0]["examples"])})
 
 

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from remedy.eval.decoding.forcings import fed_as
-from remedy.eval.records import baselines
-from remedy.eval.records.schema import LABELS, TRACE_COLUMNS, label_columns
-from remedy.eval.report.comparison import FRAMES, Comparison, Side, one_primary, refuse_idle
-from remedy.eval.report.groups import PAIRED, outcomes_of
+from remedy.eval.records.schema import FRAMES, LABELS, TRACE_COLUMNS, label_columns, with_changed
+from remedy.eval.report.comparison import Comparison, Side, one_primary, refuse_idle
+from remedy.eval.report.groups import PAIRED, against_rule, outcomes_of
 from remedy.eval.stats import (
     Difference,
     Evidence,
@@ -35,12 +34,13 @@ ALONE = 0.05
 
 class Verdict(NamedTuple):
     """The outcome of a comparison. `evidence`: the tests behind the word. `level`: of the word and the interval; `token_ratio`:
-    tokens of the treatment's traces over the baseline's, NaN if none can be compared; `word`: of recipes where both sides have
-    several seeds, else of these runs, None of a diagnosis, where the sides are fed different roles; `of_runs`: of these runs alone;
-    `programs`: distinct ones among the examples; `without`: the name and the share of the best that is right on them without a
-    model; `runs`, `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a
-    limit cut; `losses`: of each side, the mean validation loss where it is known; `moved`: examples by their failure class with the
-    baseline (rows) and with the treatment, empty of right ones; `remarks`: on the sides, as lines; `refused`: why there is no word but
+    tokens of the treatment's true traces over the baseline's, NaN if none can be compared; `written_ratio`: the same of tokens that
+    models wrote, NaN where any are fed; `word`: of recipes where both sides have several seeds, else of these runs, None of a
+    diagnosis, where the sides are fed different roles; `of_runs`: of these runs alone; `programs`: distinct ones among the examples;
+    `without`: the name and the rate of the best rule without a model on them; `above`: the treatment less this rule; `runs`,
+    `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a limit cut;
+    `losses`: of each side, the mean validation loss where it is known; `moved`: examples by their failure class with the baseline
+    (rows) and with the treatment, empty of right ones; `remarks`: on the sides, as lines; `refused`: why there is no word but
     inconclusive; `unplanned`: how it departs from its experiment's plan."""
 
     comparison: Comparison
@@ -50,10 +50,12 @@ class Verdict(NamedTuple):
     evidence: Evidence
     level: float = ALONE
     token_ratio: float = math.nan
+    written_ratio: float = math.nan
     word: VerdictWord | None = VerdictWord.INCONCLUSIVE
     of_runs: VerdictWord = VerdictWord.INCONCLUSIVE
     programs: int = 0
     without: tuple[str, float] = ("", 0.0)
+    above: Difference | None = None
     runs: tuple[frozenset[str], ...] = ()
     conditions: tuple[frozenset[str], ...] = ()
     truncated: tuple[float, ...] = (0.0, 0.0)
@@ -88,7 +90,7 @@ def decide(
     if not comparisons:
         return []
     pair = records.groupby(PAIRED).ngroup()  # one number for each example, in the order of their names
-    numbered = records.assign(pair=pair, cost=records[TRACE_COLUMNS].sum(axis=1))
+    numbered = with_changed(records).assign(pair=pair, cost=records[TRACE_COLUMNS].sum(axis=1))
     found = [_compared(comparison, numbered, untrained, losses or {}) for comparison in comparisons]
     sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
     at = dict(zip(sharing, levels([found[number].evidence.p_value for number in sharing], ALONE)))
@@ -118,21 +120,23 @@ def _compared(
     if diagnosis:
         refuse_idle(comparison)
     # Runs are paired in their order, as many as the side with fewer has; a run on both sides with itself.
-    keys, compared = ["place", "pair"], ["cost", "failure"]
+    keys, compared = ["place", "pair"], ["cost", "written_tokens", "failure"]
     second = after[[*keys, *compared]]
     both = before.merge(second, on=keys, suffixes=("_before", "_after"), validate="1:1")
-    written = both[(both["cost_before"] > 0) & (both["cost_after"] > 0)]  # else their tokens compare nothing
-    examples, without = before.drop_duplicates("pair"), ("", 0.0)
-    if comparison.metric == "answer":
-        name, share = baselines.highest([{"baselines": baselines.baselines(examples)}])
-        without = baselines.NAMES.get(name, ""), share
+    free = {fed_as(name) for side in sides for name in side["forcing"].unique()} == {"free"}
+    share, count = FRAMES.get(comparison.metric, ("right", ""))
+    if count and not before[count].any():
+        raise ConfigError(f"{comparison.where}: these programs have no {count.replace('_', ' ')}")
+    name, above = against_rule(after, share, count) or ("", None)
     return Verdict(
         comparison,
-        *_rates(comparison, before, after, untrained, without),
-        token_ratio=float(written["cost_after"].sum() / written["cost_before"].sum()) if len(written) else math.nan,
+        *_rates(comparison, before, after, untrained, above and above.baseline),
+        token_ratio=_ratio(both, "cost"),
+        written_ratio=_ratio(both, "written_tokens") if free else math.nan,
         word=None if diagnosis else VerdictWord.INCONCLUSIVE,
-        programs=examples["example"].nunique(),
-        without=without,
+        programs=before.loc[before[count] > 0 if count else before.index, "example"].nunique(),
+        without=(name, above.baseline if above else 0.0),
+        above=above,
         runs=tuple(frozenset(side["run"]) for side in sides),
         conditions=tuple(frozenset(side["condition"]) for side in sides),
         truncated=tuple(float(side["truncated"].mean()) for side in sides),
@@ -141,12 +145,19 @@ def _compared(
     )
 
 
+def _ratio(both: pd.DataFrame, column: str) -> float:
+    """The sum of a column of the treatment over that of the baseline, of pairs in which both have some; NaN of none."""
+    before, after = both[f"{column}_before"], both[f"{column}_after"]
+    some = (before > 0) & (after > 0)
+    return float(after[some].sum() / before[some].sum()) if some.any() else math.nan
+
+
 def _rates(
     comparison: Comparison,
     before: pd.DataFrame,
     after: pd.DataFrame,
     untrained: Collection[str],
-    without: tuple[str, float],
+    without: float | None,
 ) -> tuple[Difference, Repeated, Repeated, Evidence]:
     where, (share, count) = comparison.where, FRAMES.get(comparison.metric, ("right", ""))
     if count and (pd.concat([before, after]).groupby("pair")[count].nunique() > 1).any():
@@ -157,9 +168,9 @@ def _rates(
     runs = [set(side["run"]) for side in (before, after)]
     standing = runs[0] <= set(untrained), runs[1] <= set(untrained)
     difference = compare(first, second, clusters, runs[0] == runs[1], standing)
-    if comparison.solved_at == "above chance" and not without[0]:
+    solved_at = without if isinstance(comparison.solved_at, str) else comparison.solved_at
+    if solved_at is None:
         raise ConfigError(f"{where}: solved_at: no guess is known for these programs: give a share")
-    solved_at = without[1] if isinstance(comparison.solved_at, str) else comparison.solved_at
     baseline, treatment = (over_seeds(side, clusters, solved_at) for side in (first, second))
     if comparison.asks and not difference.repeated:
         raise ConfigError(f"{where}: asks does nothing: a side has one seed, so that nothing is asked of recipes")
@@ -217,10 +228,15 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
     if chosen.duplicated(["run", "pair"]).any():
         free = [key for key in ["diagnostic", *labels] if chosen[key].nunique() > 1]
         raise ConfigError(f"{where}: {side.where} leaves several conditions of {side.run!r}; also fix {free}")
-    needed = FRAMES.get(comparison.metric, ("right",))[0]
+    needed, count = FRAMES.get(comparison.metric, ("right", "pair"))
+    if count not in chosen or chosen[count].isna().any():
+        raise ConfigError(
+            f"{where}: metric {comparison.metric}: records of {side.run!r} do not count {count.replace('_', ' ')}, since they are "
+            "older: evaluate it again"
+        )
     if chosen[needed].isna().any():
         forcing = chosen[chosen[needed].isna()]["forcing"].iloc[0]
-        what = f"own {comparison.metric}s: they are fed, or there are none"
+        what = f"own {comparison.metric.replace('_', ' ')}s: they are fed, or there are none"
         if needed == "right":
             what = (
                 "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"

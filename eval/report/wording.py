@@ -9,7 +9,7 @@ from remedy.eval.report.verdicts import ALONE, Verdict
 from remedy.eval.stats import BAR, Question, Repeated, VerdictWord
 from remedy.eval.stats.exact import most_failing
 from remedy.eval.stats.power import decidable, seeds_for_fixed
-from remedy.eval.tables.sections import WITHOUT, Rows, interval, places
+from remedy.eval.tables.sections import WITHOUT, Rows, interval, places, points_of
 
 NOTHING = "Nothing is compared: a verdict takes two recipes, or two runs, that were evaluated on the same programs."
 FLOOR, CEILING = "too hard, or too little trained", "too easy to tell them apart"
@@ -22,6 +22,7 @@ DIAGNOSIS_HEAD = ["Fed", "Without", "With it", "Difference", "Tokens"]
 METRICS = {
     "answer": ("right", ""),
     "state": ("states right", "states, by frame"),
+    "changed_state": ("changed states right", "changed states, by frame (nothing changed: 0 %)"),
     "action": ("actions right", "actions, by frame"),
 }
 """The words of a metric: in a sentence, and where it is not right answers."""
@@ -45,7 +46,16 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     sides = f"{_mean(item.treatment)} against {_mean(item.baseline)} {METRICS[item.comparison.metric][0]}{aim}"
     refused = f"not judged: {item.refused}" if item.refused else ""
     parts = [sides, difference_of(item) + known, scope(item), like_these(item), refused, item.unplanned]
-    return item.word, f"{item.comparison.mitigation}: {', '.join(filter(None, parts))}."
+    return item.word, f"{item.comparison.mitigation}: {', '.join(filter(None, parts))}.{beside_rule(item)}"
+
+
+def beside_rule(item: Verdict) -> str:
+    """A sentence on the treatment beside the best rule without a model, with a space before it; empty where none is known."""
+    if item.above is None:
+        return ""
+    name, share = item.without
+    start = "Below what is right without a model:" if item.above.difference < 0 else "Without a model"
+    return f" {start} {100 * share:.0f} % ({name}), {points_of(item.above)}."
 
 
 def leading(verdicts: Sequence[Verdict]) -> Verdict:
@@ -109,7 +119,7 @@ def like_these(item: Verdict) -> str:
 def drawn(item: Verdict) -> str:
     """The programs of a comparison: `100 programs`, or `100 examples of 40 programs, 10 of them independent`."""
     said = plural(item.programs, "program")
-    if item.comparison.metric in ("state", "action"):
+    if item.comparison.metric != "answer":
         return said
     if item.programs != item.found.examples:
         said = f"{item.found.examples} examples of {said}"
@@ -181,8 +191,13 @@ def side_cell(item: Verdict, place: int) -> str:
 
 def _sides(item: Verdict) -> list[str]:
     known = _signed(item) + ("" if item.level == ALONE else f" ({confidence(item)})")
-    ratio = "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}"
-    return [side_cell(item, 0), side_cell(item, 1), _lines(difference_of(item), known), ratio]
+    return [side_cell(item, 0), side_cell(item, 1), _lines(difference_of(item), known), tokens_of(item)]
+
+
+def tokens_of(item: Verdict) -> str:
+    """The ratio of the tokens that the models wrote, where they wrote whole traces, and of the true traces'."""
+    true = "" if math.isnan(item.token_ratio) else f"x {item.token_ratio:.2f}"
+    return true if math.isnan(item.written_ratio) else f"x {item.written_ratio:.2f} written\n{true} in true traces"
 
 
 def diagnosis_rows(items: Sequence[Verdict]) -> Rows:
@@ -203,7 +218,7 @@ def evidence_row(item: Verdict) -> list[str]:
         item.comparison.mitigation,
         _lines(*tests) if asked or not found.repeated else "",
         *(solved_of(side) if found.repeated else "" for side in (item.baseline, item.treatment)),
-        f"{100 * share:.0f} %\n{name}" if name else "",
+        _lines(f"{100 * share:.0f} %", name, points_of(item.above)) if item.above else "",
         _lines(drawn(item) if item.programs else "", moved),
         bounds(item),
         "\n".join(remark.removeprefix("unequal: ").replace("; ", "\n") for remark in item.remarks),

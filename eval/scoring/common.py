@@ -12,6 +12,7 @@ from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import Frame
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.traces.frames import WrittenFrame
+from remedy.data_gen.traces.kinds import KINDS, kinds
 from remedy.data_gen.traces.parse import ReadFrame, restore
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.window_examples import windows
@@ -19,7 +20,7 @@ from remedy.eval.decoding.context_window import Sight
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED
 from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
-from remedy.eval.records.schema import Constrained, OutOf, Score
+from remedy.eval.records.schema import PARTS, Constrained, Counted, OutOf, Score
 from remedy.eval.scoring.operations import causing_frame, operation_of
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -119,6 +120,21 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
     return operation_of(example.trace.program, at.source, state)
 
 
+def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None) -> Counted:
+    """Count what is right of a trace's states, actions and values, and of each kind of them. `writes`: the roles that are the model's;
+    `rights`: by role, whether each is right, by the number of its frame; `example`: None of one that is not decoded."""
+    of_kind = kinds(example.trace, example.frames, example.reveal) if example else {}
+    found: dict[str, float | None] = {}
+    for role, (share, count) in PARTS.items():
+        right = rights.get(role, {})
+        own = role in writes or (role is Role.ACTION and Role.EVENT in writes)
+        mine = {name: of_kind.get(name, ()) for name in KINDS[role]}
+        exact = sum(right.values()) / len(right) if right else None if example else 0.0
+        found |= {share: exact if own else None, count: len(right), **{name: len(of) for name, of in mine.items()}}
+        found |= {f"{name}_right": sum(right[one] for one in of) if own else None for name, of in mine.items()}
+    return cast(Counted, found)
+
+
 def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> float | None:
     """The share that is right of what the model had to write of some roles; None if that is nothing."""
     return part / whole if whole and not decoded.wrote.isdisjoint(roles) else None
@@ -214,14 +230,9 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "operation": "",
         "answer": "",
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        "state_exact": nothing(Role.STATE),
-        "action_exact": nothing(Role.EVENT, Role.ACTION),
-        "value_exact": nothing(Role.VALUE),
+        **counted(writes, {}, None),
         "key_match": nothing(Role.QUERY, Role.STATE),
         "key_value_match": nothing(Role.STATE),
-        "states": 0,
-        "actions": 0,
-        "returns": 0,
         "respelled": 0,
         **constrained(()),
         **_out_of({}),

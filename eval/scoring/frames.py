@@ -18,6 +18,7 @@ from remedy.eval.scoring.actions import ENDED, wrong_action
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
     Decoded,
+    counted,
     errorless,
     first_error,
     followed_another,
@@ -197,36 +198,36 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
         alone = read_part(decoded, set(roles), tokenizer) if decoded.structure_fed else found
         return [*alone.in_full, *[None] * (len(true.frames) - len(alone.frames))]
 
-    states = actions = acted = exact = named = valued = variables = values = returned = 0
+    rights: dict[Role, dict[int, bool]] = {Role.STATE: {}, Role.ACTION: {}, Role.VALUE: {}}
+    named = valued = variables = 0
     parts = zip(
-        true.in_full, part(Role.EVENT, Role.ACTION), part(Role.STATE), part(Role.QUERY, Role.STATE), part(Role.VALUE)
+        (frame.number for frame in decoded.example.frames),
+        true.in_full,
+        part(Role.EVENT, Role.ACTION),
+        part(Role.STATE),
+        part(Role.QUERY, Role.STATE),
+        part(Role.VALUE),
     )
-    for frame, act, state, asked, said in parts:
+    for number, frame, act, state, asked, said in parts:
         assert frame is not None
         if frame.event is not None or frame.source:  # a session may end with a state alone
-            actions += 1
-            acted += act is not None and act.event is frame.event and act.source == frame.source
+            rights[Role.ACTION][number] = act is not None and act.event is frame.event and act.source == frame.source
         if frame.value is not None:
-            values += 1
-            returned += said is not None and said.event is frame.event and same_value(said.value or "", frame.value)
+            same = said is not None and said.event is frame.event and same_value(said.value or "", frame.value)
+            rights[Role.VALUE][number] = same
         if frame.locals is None:
             continue
-        states += 1
         own = (state.locals if state is not None else None) or {}
-        exact += state is not None and state.locals is not None and list(own.items()) == list(frame.locals.items())
+        exact = state is not None and state.locals is not None and list(own.items()) == list(frame.locals.items())
+        rights[Role.STATE][number] = exact
         variables += len(frame.locals)
         shown = (asked.locals if asked is not None else None) or {}
         named += sum(name in shown for name in frame.locals)
         valued += sum(own.get(name) == value for name, value in frame.locals.items())
     names = Role.QUERY if FORMATS[decoded.data.format].session else Role.STATE
     return {
-        "state_exact": judged(decoded, {Role.STATE}, exact, states),
-        "action_exact": judged(decoded, {Role.EVENT, Role.ACTION}, acted, actions),
-        "value_exact": judged(decoded, {Role.VALUE}, returned, values),
+        **counted(decoded.wrote, rights, decoded.example),
         "key_match": judged(decoded, {names}, named, variables),
         "key_value_match": judged(decoded, {Role.STATE}, valued, variables),
-        "states": states,
-        "actions": actions,
-        "returns": values,
         "respelled": sum(_respelled(true, found, place) for place in range(len(true.frames))),
     }

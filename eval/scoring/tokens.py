@@ -14,6 +14,7 @@ from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
     Decoded,
+    counted,
     errorless,
     first_error,
     followed_another,
@@ -159,23 +160,18 @@ def _matches(decoded: Decoded, places: Sequence[_Place]) -> Matches:
     """Shares of the frames and variables that are right. A state's questions belong to it, unless true ones were read."""
     asked = {Role.STATE} if decoded.parallel else {Role.STATE, Role.QUERY}
     wrong_states = {place.frame for place in places if place.role in asked and not place.right}
-    acts = [place for place in places if place.role is Role.ACTION]
-    actions = {place.frame for place in acts}
-    wrong_actions = {place.frame for place in acts if not place.right}
     shown = [place for place in places if place.role is Role.STATE]
-    states = {place.frame for place in shown}
+    rights = {
+        Role.STATE: {place.frame: place.frame not in wrong_states for place in shown},
+        Role.ACTION: {place.frame: place.right for place in places if place.role is Role.ACTION},
+        Role.VALUE: {place.frame: place.right for place in places if place.role is Role.VALUE},
+    }
     named = {place.position: place.right for place in places if place.role is Role.QUERY}
     values = [place.right and (decoded.parallel or named.get(place.position - 1, True)) for place in shown]
-    returned = [place.right for place in places if place.role is Role.VALUE]
     respelled = {place.frame for place in shown if place.right and place.written != place.token}
     return Matches(
-        state_exact=judged(decoded, {Role.STATE}, len(states - wrong_states), len(states)),
-        action_exact=judged(decoded, {Role.ACTION}, len(actions - wrong_actions), len(actions)),
-        value_exact=judged(decoded, {Role.VALUE}, sum(returned), len(returned)),
+        **counted(decoded.wrote, rights, decoded.example),
         key_match=judged(decoded, {Role.QUERY}, sum(named.values()), len(named)),
         key_value_match=judged(decoded, {Role.STATE}, sum(values), len(values)),
-        states=len(states),
-        actions=len(actions),
-        returns=len(returned),
         respelled=len(respelled - wrong_states),
     )

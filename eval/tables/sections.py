@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from remedy.eval.records.schema import COMMON, LABELS, LabelValue, rank
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.stats import Estimate
+from remedy.eval.stats import Difference, Estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,6 +141,12 @@ def interval(low: float, high: float) -> str:
     """The ends of an interval of rates, in as many places as its width lets be known: `89 to 96 %`."""
     shown = places(low, high)
     return f"{100 * low:.{shown}f} to {100 * high:.{shown}f} %"
+
+
+def points_of(found: Difference) -> str:
+    """A difference with its 95 % interval: `-14 points (-18 to -9)`."""
+    low, high = found.interval()
+    return f"{100 * found.difference:+.0f} points ({100 * low:+.0f} to {100 * high:+.0f})"
 
 
 def places(low: float, high: float) -> int:

@@ -30,6 +30,10 @@ NEUTRAL |= {"written_tokens": 10, "read_tokens": 25, "frames": 4, "frames_right"
 NEUTRAL |= {"first_error_frame": -1, "first_error_token": -1}
 NEUTRAL |= {"certain_tokens": 0, "masked_tokens": 0, "cut_mass": 0.0, "changed_tokens": 0}
 NEUTRAL |= dict.fromkeys(("state_exact", "action_exact", "value_exact", "key_match", "key_value_match"), 1.0)
+for _kind, _count in {"argument": 0, "unchanged": 1, "changed": 1}.items():
+    NEUTRAL |= dict.fromkeys((f"{_kind}_states", f"{_kind}_states_right"), _count)
+NEUTRAL |= dict.fromkeys(("lines_below", "lines_below_right"), 3)
+NEUTRAL |= dict.fromkeys(("values_repeated", "values_repeated_right"), 0)
 NEUTRAL |= {"states": 2, "actions": 4, "returns": 1, "respelled": 0, "tokens_context": 9}
 for _role, _count in {"structure": 1, "event": 0, "action": 12, "query": 0, "state": 8, "value": 2}.items():
     NEUTRAL |= {f"out_of_{_role}": _count, f"tokens_{_role}": _count}

@@ -57,6 +57,14 @@ def test_the_baseline_is_named_or_said_to_be_the_first(tmp_path: Path) -> None:
         compose(folders, baselines=["c"])
 
 
+def test_records_that_do_not_count_states_by_kind_say_so(tmp_path: Path) -> None:
+    kinds = [name for name in made([True]) if "changed_states" in name]
+    old = write_evaluation(tmp_path / "old", made([True] * 9, run="a").drop(columns=kinds))
+    said = "States are not counted by kind in older records: a; evaluate again."
+    assert compose([old]).remarks == [said]
+    assert said in compose([old, evaluation(tmp_path, "b", True)]).remarks
+
+
 def test_a_report_needs_no_torch_and_is_imported_without_figures(tmp_path: Path) -> None:
     evaluation(tmp_path, "a", False)
     code = (

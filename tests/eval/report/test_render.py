@@ -94,6 +94,9 @@ def test_machines_read_the_same_verdicts_and_rates(page: Path) -> None:
     first, *_, last = content["verdicts"]
     assert (first["word"], first["treatment_mean"], first["treatment_seeds"]) == ("helped", 1.0, [1.0] * 3)
     assert (first["difference"], first["metric"], last["metric"]) == (pytest.approx(0.99), "answer", "state")
+    assert (first["without"], first["written_ratio"], last["without"]) == ("", 1.0, "nothing changed")
+    assert last["above_without"][0] == pytest.approx(0.5)
+    assert content["conditions"][0]["nothing_changed"] == 0.5
     assert content["word"] == "helped"
     with (page.parent / "verdicts.csv").open() as file:
         rows = list(csv.DictReader(file))

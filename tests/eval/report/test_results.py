@@ -1,9 +1,10 @@
 """Right answers of any diagnostic in one table and in figures: seeds together, published figures beside, held-out programs apart."""
 
+from dataclasses import replace
 from typing import Any
 
 from remedy.eval.report.groups import grouped
-from remedy.eval.report.results import curves, held_out_table, result_sections, right_table
+from remedy.eval.report.results import curves, held_out_table, result_sections, right_table, step_table
 from remedy.eval.tables.sections import Published
 from tests.eval.made_records import made, together
 
@@ -30,6 +31,21 @@ def test_a_row_for_every_recipe_and_condition() -> None:
     assert (shown[0]["Right"], shown[0]["Each seed"]) == ("62 %\n0 to 100 %", "50, 75 %")
     assert (shown[2]["Right"], shown[2]["Each seed"]) == ("25 %\n17 to 35 %", "")
     assert [one["Solved"] for one in shown[::2]] == ["0 of 2\n0 to 84 % of all", "0 of 1\n0 to 98 % of all"]
+
+
+def test_rules_without_a_model_stand_beside_rates_with_the_difference_on_the_same_programs() -> None:
+    half = {"state_exact": 0.5, "changed_states_right": 0, "true_answer": ["1"] * 8 + ["2"] * 2}
+    parts = (made(MOSTLY, run=f"a-{seed}", **half) for seed in (0, 1))
+    groups = grouped(*together(*parts, variants=dict.fromkeys(("a-0", "a-1"), "a")))
+    [row] = [dict(zip(*right_table(groups)))]
+    assert row["Without a model"].startswith("80 %\nmost frequent answer\n+10 points (")
+    assert row["States"] == "50 %\nnothing changed 50 %: +0 points (-19 to +19)"
+    assert row["Changed states"] == "0 %\nnothing changed 0 %"
+    assert row["Actions"].split(" (")[0] == "100 %\nthe line below 75 %: +25 points"
+    [steps] = [dict(zip(*step_table(groups)))]
+    assert steps["States"].split(" (")[0] == "50 %\nnothing changed 50 %: +0 points"
+    older = [replace(one, records=one.records.drop(columns="unchanged_states")) for one in groups]
+    assert dict(zip(*right_table(older)))["States"] == "50 %"
 
 
 def test_a_line_for_every_recipe_through_its_lengths() -> None:

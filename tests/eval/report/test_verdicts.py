@@ -3,12 +3,22 @@
 import math
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.verdicts import Verdict, decide
-from remedy.eval.report.wording import EVIDENCE_HEAD, evidence_row, headline, side_cell, verdict_cell, verdict_row
+from remedy.eval.report.wording import (
+    EVIDENCE_HEAD,
+    evidence_row,
+    headline,
+    side_cell,
+    tokens_of,
+    verdict_cell,
+    verdict_row,
+)
 from remedy.eval.stats import VerdictWord
+from remedy.eval.tables.sections import WITHOUT
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
 
@@ -202,3 +212,55 @@ def test_frames_are_compared_as_the_examples_of_their_programs() -> None:
         )
     with pytest.raises(ConfigError, match="solved_at: no guess is known for a state"):
         comparison({"run": "a"}, {"run": "b"}, metric="state", solved_at="above chance")
+
+
+def counted(run: str, changed: int, unchanged: int) -> Any:
+    """Programs of 10 states, of which 2 change; so many of either kind are right."""
+    kinds = {"changed_states": 2, "unchanged_states": 8, "changed_states_right": changed}
+    return frames(run, (changed + unchanged) / 10, **kinds, unchanged_states_right=unchanged)
+
+
+def test_changed_states_are_compared_by_themselves_and_the_rule_stands_beside_all_of_them() -> None:
+    _, records = together(counted("a", 1, 4), counted("b", 0, 7), counted("c", 2, 8))
+    found = decided(records, "a", "b", metric="state")
+    assert (found.word, found.without) == (VerdictWord.HELPED, ("nothing changed", 0.8))
+    assert found.above is not None
+    low, high = found.above.interval()
+    assert found.above.difference == pytest.approx(-0.1)
+    assert -0.2 < low < -0.1 < high < 0
+    said = "Below what is right without a model: 80 % (nothing changed), -10 points ("
+    assert headline([found])[1].split(", one run each, not for other seeds. ")[1].startswith(said)
+    assert evidence(found)[WITHOUT].startswith("80 %\nnothing changed\n-10 points (")
+    assert "below nothing changed (80%)" in side_cell(found, 1)
+    changed = decided(records, "a", "b", metric="changed_state")
+    assert (changed.word, changed.above) == (VerdictWord.WORSE, None)
+    assert (changed.baseline.estimate.mean, changed.found.examples, changed.programs) == (0.5, 80, 40)
+    assert "changed states right" in headline([changed])[1]
+    assert (
+        headline([decided(records, "b", "c", metric="state")])[1].split("seeds. ")[1].startswith("Without a model 80")
+    )
+
+
+def test_changed_states_are_refused_where_none_are_counted() -> None:
+    old = together(counted("a", 1, 4), counted("b", 0, 7))[1].drop(columns=["changed_states", "changed_states_right"])
+    with pytest.raises(
+        ConfigError, match=r"metric changed_state: records of 'a' do not count changed states.*evaluate"
+    ):
+        decided(old, "a", "b", metric="changed_state")
+    mixed = pd.concat([old, together(counted("c", 1, 4))[1]], ignore_index=True)
+    with pytest.raises(ConfigError, match="records of 'a' do not count changed states"):
+        decided(mixed, "c", "a", metric="changed_state")
+    assert decided(mixed.drop(columns="unchanged_states"), "c", "a", metric="state").above is None
+    none = together(*(frames(run, 0.5, changed_states=0, changed_states_right=0) for run in "ab"))[1]
+    with pytest.raises(ConfigError, match="these programs have no changed states"):
+        decided(none, "a", "b", metric="changed_state")
+    fed = together(*(frames(run, 0.5, changed_states_right=math.nan) for run in "ab"))[1]
+    with pytest.raises(ConfigError, match="has no own changed states: they are fed"):
+        decided(fed, "a", "b", metric="changed_state")
+
+
+def test_tokens_are_those_that_were_written_where_a_model_writes_whole_traces() -> None:
+    sides = (made(WORSE, run="a", tokens_state=100), made(BETTER, run="b", tokens_state=42, written_tokens=8))
+    assert tokens_of(decided(together(*sides)[1], "a", "b")) == "x 0.80 written\nx 0.50 in true traces"
+    fed = [side.assign(forcing="action_forced") for side in sides]
+    assert tokens_of(decided(together(*fed)[1], "a", "b")) == "x 0.50"

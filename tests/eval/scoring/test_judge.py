@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.traces.judge import judge
+from remedy.data_gen.traces.judge import judge, same_text
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
@@ -32,6 +32,24 @@ def g(t, d):
         raise ValueError(t)
     return t.upper()
 """
+
+
+@pytest.mark.parametrize(
+    ("written", "true", "encoding", "same"),
+    [
+        ("'h j f'", "'hjf'", "spaced", True),
+        ("'hjf'", "'hjf'", "spaced", False),
+        ("['h', 'j']", "'hj'", "list", True),
+        ("[1,'h j']", "[1, 'hj']", "spaced", True),
+        ("{2, 1.0}", "{1, 2}", "plain", True),
+        ("a=1,b=2", "a=1,b=2", "spaced", True),
+        ("a=1,b=3", "a=1,b=2", "plain", False),
+    ],
+)
+def test_texts_of_answers_are_compared_under_their_encoding(written: str, true: str, encoding: str, same: bool) -> None:
+    assert same_text(written, true, encoding) is same
+
+
 FORMS: list[dict[str, Any]] = [
     {"format": "cwm", "reveal": {"locals": "diff"}},
     {"format": "cwm_unseeded", "reveal": {"locals": "diff"}},

@@ -92,7 +92,7 @@ class Here:
     def checkpoint(self, tracer: dict[str, str]) -> Path:
         """A sealed copy of a run, whose settings open every door that there is beside this tracer's."""
         folder = self.folder / "x"
-        shutil.copytree(self.run, folder, ignore=shutil.ignore_patterns("checkpoint-*", "latest", "README.md"))
+        shutil.copytree(self.run, folder, ignore=shutil.ignore_patterns("checkpoint-*", "latest"))
         body = f"__import__('os').system('touch {self.folder}/came-trusted')"
         if tracer.get("isolation") == "none":
             body = f"x = open({str(self.folder / 'secret')!r}).read()"

@@ -220,6 +220,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
     manifest = read_json(path := directory / MANIFEST, cure)
+    shards_of(manifest)
     note_plugins(manifest.get("plugins"), path)
     return manifest
 

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from huggingface_hub import ModelCardData, RepoCard
 from huggingface_hub.errors import HFValidationError
+from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from safetensors import safe_open
 
@@ -21,7 +22,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.files import file_name, write_text
 from remedy.messages import as_markdown, one_line
 from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, read_training
-from remedy.settings import UserError, build, read_stored
+from remedy.settings import UserError, build, read_stored, refuse_bombs
 
 CARD = "README.md"
 _ABSOLUTE = re.compile(r"/[^/\n]+/|~/|[A-Za-z]:[\\/]")
@@ -130,8 +131,11 @@ def read_card(path: Path) -> RepoCard:
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:
             raise ValueError(f"no file of at most {_LARGEST:,} bytes")
-        return RepoCard(path.read_text(encoding="utf-8"))
-    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        text = path.read_text(encoding="utf-8")
+        if metadata := REGEX_YAML_BLOCK.match(text):
+            refuse_bombs(metadata[2], "its metadata")
+        return RepoCard(text)
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError, UserError) as error:
         raise UserError(
             f"{path}: the card cannot be read ({one_line(str(error), 200)}): put it back, or mend it"
         ) from None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,11 +14,24 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils.hooks import RemovableHandle
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
+from transformers.utils.hub import cached_file
 
+from remedy.files import read_text
+from remedy.messages import shown
+from remedy.models.model_manifest import model_files
 from remedy.settings import UserError
 
 T = TypeVar("T")
+MOST_BYTES = 1 << 26
+"""Of a file beside weights, which is read whole: the largest tokenizers have 40 MB."""
+_LAYERS = re.compile("(layer|block)s?$")
+_LARGE = re.compile("vocab|position|token|theta|base|size|len|ctx|window|dim|seed|param|factor|scale")
+"""Keys of sizes, which a model's files have to hold, and of numbers that take no memory."""
 PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
+_WHERE_THERE_IS_ONE = {
+    f"_raise_exceptions_for_{why}": False for why in ("missing_entries", "connection_errors", "gated_repo")
+}
 WEIGHTS = 16
 """Weights for each byte of a file at most: half a byte each, eight times over for tied tables and modules that replace others."""
 
@@ -48,6 +62,7 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
     """
     refuse_pickles(Path(name), what)
     refuse_vast(name)
+    refuse_other_shards(name, what)
     fixed = {"trust_remote_code": False, "use_safetensors": True}
     seen = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # instead of a report on the terminal
     with no_larger_than_its_files(name):
@@ -63,16 +78,39 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
 
 
 def refuse_vast(name: str) -> None:
-    """Refuse a configuration with more layers than any model has, of which Transformers makes a list before it builds the first.
+    """Refuse a model or tokenizer whose files beside weights are huge, or whose configuration has more layers than any model, another
+    number of which Transformers makes a list before it builds the first layer, or the name of a kernel, which is code.
 
     Raises:
-        UserError: it has.
+        UserError: it is so.
     """
-    text = ""
+    here = {path.name: path for path in Path(name).glob("*") if path.is_file()}
+    for path in (here[file] for file in model_files(here) if not file.endswith(".safetensors")):
+        # A link to a file of the kernel's has no size, and perhaps no end.
+        if not 0 < path.stat().st_size <= MOST_BYTES:
+            raise UserError(f"{path}: is empty or has more than {MOST_BYTES:,} bytes, so it is not read")
+    config: Any = None
     with contextlib.suppress(Exception):  # whoever reads it next says what is wrong
-        text = json.dumps(PretrainedConfig.get_config_dict(name)[0])
-    if vast := re.search(r'"(\w*(?:layers?|blocks))": (\d{5,})', text):
-        raise UserError(f"{name}: {vast[1]} is {vast[2]} in its config.json, and no model has 10,000")
+        config = PretrainedConfig.get_config_dict(name)[0]
+    for key, value in _entries(config, ""):
+        most = 10**4 if _LAYERS.search(key) else math.inf if _LARGE.search(key) else 10**8
+        least = 0 if re.search(r"\.n(um)?_\w*layers?$", key) else -math.inf
+        is_kernel = "attn_implementation" in key and "/" in str(value)
+        if is_kernel or (isinstance(value, int | float) and not least <= value < most):
+            why = "a kernel of the hub, which is not run" if is_kernel else "and no model has that"
+            raise UserError(f"{name}: {key[1:]} is {shown(value)} in its config.json, {why}")
+
+
+def _entries(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """The values in nested mappings and lists, each with the dotted key."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _entries(inner, f"{key}.{name}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _entries(inner, key)
+    else:
+        yield key, value
 
 
 def no_larger_than_its_files(name: str) -> RemovableHandle:
@@ -87,7 +125,7 @@ def no_larger_than_its_files(name: str) -> RemovableHandle:
         nonlocal total
         total += 0 if parameter is None else parameter.numel()
         if total > WEIGHTS * size > 0:
-            raise UserError(f"{name}: its config.json describes a model of more weights than its files hold")
+            raise UserError(f"{name}: its configuration describes a model of more weights than its files hold")
 
     return register_module_parameter_registration_hook(count)
 
@@ -105,6 +143,22 @@ def refuse_pickles(folder: Path, what: str) -> None:
                 f"{what} ({pickles[0]} is a pickle, which can run any code and is never read here: load it where you trust it, and "
                 "save it again with `save_pretrained`, which writes safetensors)"
             )
+
+
+def refuse_other_shards(name: str, what: str) -> None:
+    """Refuse an index of weights that names other files than safetensors beside it: Transformers would unpickle what is none.
+
+    Raises:
+        UserError: it does.
+    """
+    path = read(what, lambda: cached_file(name, SAFE_WEIGHTS_INDEX_NAME, **_WHERE_THERE_IS_ONE))
+    if path is None:
+        return
+    shards = read(what, lambda: [*map(str, json.loads(read_text(Path(path), MOST_BYTES))["weight_map"].values())])
+    if others := sorted(shard for shard in {*shards} if not re.fullmatch(r"[\w.-]+\.safetensors", shard)):
+        raise UserError(
+            f"{what} ({SAFE_WEIGHTS_INDEX_NAME} names {shown(others[0])}, which is no safetensors file beside it)"
+        )
 
 
 def _reason(error: BaseException) -> str:

@@ -171,8 +171,8 @@ def recorded_weights(folder: Path) -> str:
 
 def _sealed_weights(folder: Path) -> dict[str, Any]:
     try:
-        files = read_json(folder / SEAL, _CURE)["files"]
-    except DamagedFile:
+        files = dict(read_json(folder / SEAL, _CURE)["files"])
+    except (DamagedFile, LookupError, TypeError, ValueError):  # which `check_model` names
         return {}
     return {name: about for name, about in files.items() if name.endswith(".safetensors")}
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from remedy.messages import install, suggest
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.hub_loading import read, read_model, refuse_pickles
+from remedy.models.hub_loading import no_larger_than_its_files, read, read_model, refuse_pickles, refuse_vast
 from remedy.models.model_manifest import ADAPTER_FILE
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
@@ -147,11 +147,14 @@ def load_adapted(
 
     what = f"checkpoint {folder}: adapters cannot be read"
     refuse_pickles(folder, what)
+    if not (folder / "adapter_model.safetensors").is_file():  # in whose place PEFT would take a pickle
+        raise UserError(f"{what} (adapter_model.safetensors is missing)")
     name = str(adapter_settings(folder).base_model_name_or_path)
     model = read_model(name, CANNOT.format(name), **{"dtype": dtype, **(options or {})})
     fit_tokenizer(model, tokenizer)
-    adapted = read(what, lambda: peft.PeftModel.from_pretrained(model, str(folder)))
-    return beside(adapted) if is_in_4bit(model) else adapted.merge_and_unload()
+    with no_larger_than_its_files(str(folder)):
+        adapted = read(what, lambda: peft.PeftModel.from_pretrained(model, str(folder)))
+    return beside(adapted) if is_in_4bit(model) else read(what, adapted.merge_and_unload)
 
 
 def beside(adapted: PeftModel) -> PreTrainedModel:
@@ -176,8 +179,16 @@ def adapter_settings(folder: Path) -> PeftConfig:
     """
     import peft
 
+    refuse_vast(str(folder))
     what = f"checkpoint {folder}: {ADAPTER_FILE} cannot be read"
     settings: PeftConfig = read(what, lambda: peft.PeftConfig.from_pretrained(str(folder)))
+    # Those that are written here name layers: a pattern may be a regular expression that never ends.
+    if (
+        not isinstance(settings, peft.LoraConfig)
+        or (settings.rank_pattern or settings.alpha_pattern)
+        or any(isinstance(names, str) for names in (settings.target_modules, settings.exclude_modules))
+    ):
+        raise UserError(f"{what} (these are no adapters of `model.lora`, or choose layers by a pattern)")
     return settings
 
 

@@ -165,8 +165,16 @@ class TraceTokenizer:
         return "".join(piece.value if isinstance(piece, Special) else piece for piece in self.pieces(ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str | Special]:
-        """The ids as runs of text and special tokens, which text that spells their names is not taken for."""
+        """The ids as runs of text and special tokens, which text that spells their names is not taken for.
+
+        Raises:
+            TokenizerError: there is no such id. A pretrained model's may lie beyond its tokenizer's.
+        """
         read = list(map(int, ids))
+        if self.backend.exact and read and not 0 <= min(read) <= max(read) < self.vocab_size:
+            raise TokenizerError(
+                f"ids from {min(read)} to {max(read)} are not all of a vocabulary of {self.vocab_size}"
+            )
         found: list[str | Special] = []
         start = 0
         for at in [at for at, token in enumerate(read) if token in self._special_of]:

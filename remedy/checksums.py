@@ -54,6 +54,7 @@ def write_table(path: Path, table: pa.Table, owner: str) -> None:
 def read_table(path: Path, cure: str, owner: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """A table that `write_table` wrote under this name, or some of its columns, whose pages are checked; of none, its footer alone."""
     with _named(path, cure):
+        pq.read_metadata(readable(path))  # of a file with a hole of gigabytes, nothing more is read
         # Read at once and without pq.read_table: threads that read may let go of it while the interpreter ends, which aborts the process.
         source = readable(path) if columns == [] else pa.BufferReader(readable(path).read_bytes())
         table = pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns, use_threads=False)

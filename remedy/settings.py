@@ -27,6 +27,8 @@ from remedy.plugins import PluginError, asked_plugins, load_plugin, note_plugins
 
 S = TypeVar("S", bound="Settings")
 ABSENT = object()
+MOST_STORED = 1 << 17
+"""Bytes of stored settings: PyYAML reads a MiB in half a minute."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
 
@@ -62,8 +64,8 @@ class Settings(BaseModel):
     def _known_keys(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
             unknown = [str(key) for key in value if key not in cls.model_fields]
-            if unknown:
-                raise unknown_keys({key: suggest_key(key, cls) for key in unknown})
+            if unknown:  # the first of them: to suggest what is meant takes a while for each
+                raise unknown_keys({key: suggest_key(key, cls) for key in unknown[:20]})
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
@@ -110,12 +112,22 @@ class _Loader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node: Any = super().compose_mapping_node(anchor)
-        seen: list[str] = []
-        for key, _ in node.value:
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
                 raise ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
-            seen.append(key.value)
+            seen.add(key.value)
         return node
+
+
+class _StoredLoader(_Loader):
+    """A loader without aliases: a few lines of them stand for more than fits into memory."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise ConstructorError(None, None, "stored settings have no aliases (*)", mark)
+        return super().compose_node(parent, index)
 
 
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
@@ -167,8 +179,8 @@ def take_out(settings: dict[str, Any], key: str) -> Any:
     return settings.pop(last, ABSENT) if isinstance(settings, dict) else ABSENT
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file whose top level is a mapping.
+def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
+    """A YAML file whose top level is a mapping. `stored`: it is perhaps a stranger's, in which aliases are refused.
 
     Raises:
         ConfigError: it cannot be read, or is not one.
@@ -179,7 +191,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is no UTF-8 text") from None
-    data = _parsed(text, str(path))
+    data = _parsed(text, str(path), stored)
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected `key: value` lines at the top level")
     return data
@@ -192,14 +204,25 @@ def read_stored(path: Path) -> dict[str, Any]:
         OSError: as `readable`.
         ConfigError: as `read_yaml`.
     """
-    data = read_yaml(readable(path, 1 << 22))  # PyYAML reads more for minutes
+    data = read_yaml(readable(path, MOST_STORED), stored=True)
     note_plugins(data.pop("plugins", ()), path)
     return data
 
 
-def _parsed(text: str, where: str) -> Any:
+def refuse_bombs(text: str, where: str) -> None:
+    """Refuse a stranger's YAML that would take long to read, or that is not valid.
+
+    Raises:
+        ConfigError: it is so.
+    """
+    if len(text) > MOST_STORED:
+        raise ConfigError(f"{where}: has more than {MOST_STORED:,} characters of YAML")
+    _parsed(text, where, stored=True)
+
+
+def _parsed(text: str, where: str, stored: bool = False) -> Any:
     try:
-        return yaml.load(text, _Loader)
+        return yaml.load(text, _StoredLoader if stored else _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a ValueError of a date that is none
         raise ConfigError(f"{where}: not valid YAML: {one_line(str(error))}") from None
 

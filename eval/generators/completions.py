@@ -81,7 +81,7 @@ class Reply(BaseModel):
 
 
 T = TypeVar("T", bound=Reply)
-Id = Annotated[int, Field(ge=0)]
+Id = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(le=POSITIVE)]
 Likeliest = Field(min_length=LIKELIEST)
 Finite = Annotated[Logprob, Field(allow_inf_nan=False)]
@@ -156,6 +156,8 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
     choice, usage, prompt = whole.choices[0], whole.usage, question.prompt
     first = len(prompt) if question.first is None else question.first
     ids, logprobs, tops = choice.token_ids, choice.logprobs.token_logprobs, choice.logprobs.top_logprobs
+    if len(ids) > question.most:
+        raise BadReply(f"it has {len(ids)} tokens, and at most {question.most} were asked for")
     places = [place or {} for place in (choice.prompt_logprobs or [])[first:]]
     counts = usage.prompt_tokens, len(places), usage.completion_tokens, len(tops)
     if counts != (len(prompt), len(prompt) - first, len(ids), len(ids)):

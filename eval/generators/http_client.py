@@ -73,7 +73,7 @@ class HttpClient:
     async def opened(self) -> AsyncIterator[HttpClient]:
         """Connections of the running event loop."""
         async with httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {self.key}"} if self.key else {},
+            headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {self.key}"} if self.key else {})},
             limits=httpx.Limits(max_connections=self.most, max_keepalive_connections=self.most),
             timeout=httpx.Timeout(None, connect=CONNECT),
         ) as self._client:
@@ -158,7 +158,7 @@ class HttpClient:
         assert self._client is not None, "outside of `opened`"
         body = bytearray()
         async with self._client.stream(method, url, json=content) as reply:
-            async for piece in reply.aiter_bytes():
+            async for piece in reply.aiter_raw():  # a few bytes, compressed twice, would fill the memory
                 body += piece
                 if len(body) > LARGEST:
                     raise UserError(f"{url}: a reply of more than {LARGEST >> 20} MiB: is this the server?")

@@ -85,7 +85,12 @@ class HuggingFace(SubwordBackend):
             self.tokenizer.add_tokens([names[special] for special in added], special_tokens=True)
             self.special_ids = {s: self.tokenizer.convert_tokens_to_ids(token) for s, token in names.items()}
             self.new_ids = sorted(self.special_ids[s] for s in added)
-        self.size = max(len(self.tokenizer), max(self.special_ids.values()) + 1)
+        highest = max(self.special_ids.values())
+        if highest > 2 * len(self.tokenizer):
+            raise TokenizerError(
+                f"tokenizer {name!r}: has {len(self.tokenizer):,} tokens, and the id {highest:,}: it is damaged"
+            )
+        self.size = max(len(self.tokenizer), highest + 1)
         for role, special in ROLES.items():
             setattr(self.tokenizer, role, self.tokenizer.convert_ids_to_tokens(self.special_ids[special]))
 

@@ -65,6 +65,14 @@ def test_a_table_is_read_whole_under_its_own_name_as_its_owners_or_named(tmp_pat
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted on Linux")
+def test_a_table_with_a_hole_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    write_table(path, pa.table({"a": [1]}), "owner")
+    os.truncate(path, 12 << 30)
+    with pytest.raises(DamagedFile, match=r"x\.parquet: is damaged"):
+        read_table(path, "", "owner")
+
+
 def test_no_thread_is_left_that_holds_what_was_read(tmp_path: Path) -> None:
     # One that lets go of it while the interpreter ends aborts the process: 7 of 80 runs of `generate` on two busy cores did.
     path = tmp_path / "some.parquet"

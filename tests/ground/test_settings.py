@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remedy.settings import ConfigError, apply_changes, build, dump, load, parse_overrides
+from remedy.settings import ConfigError, apply_changes, build, dump, load, parse_overrides, read_stored, read_yaml
 from remedy.train.config import RunConfig
 
 TASK = {"task": {"kind": "permutation"}}
@@ -30,6 +30,21 @@ def test_errors_name_key_and_nearest_valid_one(changes: dict[str, object], says:
         build(RunConfig, {"data": TASK, **changes}, "x.yaml")
     assert says in str(error.value)
     assert "Value error" not in str(error.value)
+
+
+def test_stored_settings_do_not_grow_when_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    for text in ("a: &a [1, 1]\nplugins: [*a, *a]", "a: &a {k: 1}\nb: {<<: [*a, *a]}"):
+        path.write_text(text)
+        read_yaml(path)  # a user's own
+        with pytest.raises(ConfigError, match="stored settings have no aliases"):
+            read_stored(path)
+    path.write_text("a: 1\n" * 30_000)
+    with pytest.raises(OSError, match="no plain file of at most 131,072 bytes"):
+        read_stored(path)
+    with pytest.raises(ConfigError, match="unknown key 'a19'") as error:
+        build(RunConfig, {f"a{number}": 1 for number in range(30_000)})
+    assert "a20" not in str(error.value)
 
 
 def test_null_takes_a_key_back_and_defaults_of_what_does_nothing_read_back(tmp_path: Path) -> None:

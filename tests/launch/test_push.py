@@ -348,6 +348,10 @@ def test_nothing_that_a_strangers_settings_name_is_imported(hub: Hub, model: Pat
         (lambda folder: [(folder / "README.md").unlink(), os.mkfifo(folder / "README.md")], "the card cannot be read"),
         (lambda folder: (folder / "README.md").write_text("---\n: [\n---\n"), "the card cannot be read"),
         (lambda folder: (folder / "README.md").write_text("---\nself: 1\n---\n"), "the card cannot be read"),
+        (
+            lambda folder: (folder / "README.md").write_text("---\na: &a [1]\nlicense: [*a, *a]\n---\n"),
+            "have no aliases",
+        ),
         (lambda folder: (folder / "README.md").open("w").truncate(12 << 30), "no file of at most 10,000,000 bytes"),
     ],
 )

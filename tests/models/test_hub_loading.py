@@ -100,6 +100,12 @@ def remote_tokenizer(folder: Path) -> None:
     path.write_text(json.dumps({**settings, "auto_map": {"AutoTokenizer": ["tokenization_x.T", None]}}))
 
 
+def rewritten(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    read = json.loads(path.read_text())
+    change(read)
+    path.write_text(json.dumps(read))
+
+
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no tokenizer": (without("*token*"), "there is no tokenizer beside the model"),
     "a pickle": (pickled, "pytorch_model.bin is a pickle, which can run any code and is never read here"),
@@ -111,6 +117,32 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another width": (edited(hidden_size=64), "of its weights in this shape"),
     "an unknown kind": (edited(model_type="nosuch"), "`nosuch` but Transformers does not recognize"),
     "no configuration": (without("config.json"), "not a model folder or a reachable model"),
+    "a kernel's name": (
+        edited(_attn_implementation="a/b"),
+        "_attn_implementation is 'a/b' in its config.json, a kernel",
+    ),
+    "a huge configuration": (
+        lambda folder: (folder / "config.json").open("a").truncate(12 << 30),
+        "config.json: is empty or has more than 67,108,864 bytes",
+    ),
+    "a file of the kernel's": (
+        lambda folder: [(folder / "config.json").unlink(), (folder / "config.json").symlink_to("/proc/kmsg")],
+        "config.json: is empty or has more than",
+    ),
+    "a pickle as a shard": (
+        lambda folder: [
+            (folder / "model.safetensors").unlink(missing_ok=True),
+            (folder / "x.bin").write_bytes(b"cposix\nabort\n(tR."),
+            (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../x.bin"}})),
+        ],
+        "model.safetensors.index.json names '../x.bin', which is no safetensors file beside it",
+    ),
+    "an id beyond its vocabulary": (
+        lambda folder: rewritten(
+            folder / "tokenizer.json", lambda read: read["model"]["vocab"].update({"<|frame_sep|>": 2**31})
+        ),
+        "and the id 2,147,483,648: it is damaged",
+    ),
     "half a configuration": (
         lambda folder: (folder / "config.json").write_text('{"model_'),
         "is not a valid JSON file",
@@ -122,7 +154,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 @pytest.mark.parametrize(
     ("size", "value", "says"),
     [
-        ("num_hidden_layers", 10**9, "no model has 10,000"),
+        ("num_hidden_layers", 10**9, "is 1000000000 in its config.json, and no model has that"),
+        ("num_hidden_layers", -1, "is -1 in its config.json, and no model has that"),
+        ("num_labels", 10**9, "is 1000000000 in its config.json, and no model has that"),
+        ("attention_types", [[["global"], 10**9]], "is 1000000000 in its config.json, and no model has that"),
         ("num_hidden_layers", 4_000, "describes a model of more weights than its files hold"),
         ("intermediate_size", 10**9, "describes a model of more weights than its files hold"),
         ("vocab_size", 10**7, "describes a model of more weights than its files hold"),

@@ -143,12 +143,28 @@ def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: P
     model.save_pretrained(adapted)
     with pytest.raises(UserError, match="holds adapters alone; `remedy merge` makes a model"):
         build_pretrained(PretrainedSettings(name_or_path=str(adapted)), tokenizer, FP32, sharded=False)
-    (adapted / "adapter_model.safetensors").write_bytes(b"\0" * 50)
     tokenizer.save(adapted)
+    settings_file = adapted / "adapter_config.json"
+    kept = settings_file.read_text()
+    for other, says in (
+        ({"target_modules": "((.)+)+!"}, "these are no adapters of `model.lora`, or choose layers by a pattern"),
+        ({"rank_pattern": {"((.)+)+!": 2}}, "these are no adapters of `model.lora`, or choose layers by a pattern"),
+        ({"peft_type": "POLY"}, "these are no adapters of `model.lora`, or choose layers by a pattern"),
+        ({"r": 10**6}, "describes a model of more weights than its files hold"),
+        ({"alora_invocation_tokens": [1]}, "aLoRA does not support merging"),
+    ):
+        settings_file.write_text(json.dumps({**json.loads(kept), **other}))
+        with pytest.raises(UserError, match=says):
+            load_checkpoint(str(adapted))
+    settings_file.write_text(kept)
+    (adapted / "adapter_model.safetensors").write_bytes(b"\0" * 10_000)
     with pytest.raises(UserError, match="adapters cannot be read"):
         load_checkpoint(str(adapted))
     (adapted / "adapter_model.safetensors").rename(adapted / "adapter_model.bin")
     with pytest.raises(UserError, match=r"adapters cannot be read \(adapter_model\.bin is a pickle"):
+        load_checkpoint(str(adapted))
+    (adapted / "other.safetensors").touch()
+    with pytest.raises(UserError, match=r"adapters cannot be read \(adapter_model\.safetensors is missing"):
         load_checkpoint(str(adapted))
 
 

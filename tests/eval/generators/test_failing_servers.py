@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +117,25 @@ def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     server.script = lambda number, content: lambda reply: reply.update(padding="." * 300_000)
     monkeypatch.setattr("remedy.eval.generators.http_client.LARGEST", 1 << 18)
     assert "a reply of more than 0 MiB: is this the server?" in refused(server, tokenizer)
+
+
+def test_a_reply_is_not_unpacked() -> None:
+    packed = gzip.compress(gzip.compress(b"{}" + bytes(1 << 20)))
+
+    class Packs(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.headers["Accept-Encoding"] == "identity"
+            self.send_response(200)
+            self.send_header("Content-Encoding", "gzip, gzip")
+            self.end_headers()
+            self.wfile.write(packed)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Packs) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        backend = Backend.model_validate(backend_for(f"http://127.0.0.1:{server.server_port}", patience=0.1))
+        with pytest.raises(UserError, match="a reply that is no JSON object"):
+            ServedGenerator(backend, model_for(SYMBOLIC)[1])
+        server.shutdown()
 
 
 def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

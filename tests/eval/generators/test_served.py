@@ -199,6 +199,8 @@ NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
         *((f"{CHOICE}.token_ids.0", value, f"{CHOICE}.token_ids.0: Input") for value in (1.5, True, -1)),
         (f"{CHOICE}.token_ids.0", 97, "are not those of the token ids"),
         (f"{CHOICE}.token_ids", [], "at least 1 item"),
+        (f"{CHOICE}.token_ids", [2**31], "less than 2147483648"),
+        (f"{CHOICE}.token_ids", [1, 1], "it has 2 tokens, and at most 1 were asked for"),
         (f"{CHOICE}.token_ids", None, "valid list: vLLM gives ids from 0.10.2 on"),
         (f"{CHOICE}.logprobs", None, "logprobs: Input"),
         (f"{CHOICE}.index", 7, "index: Input should be 0"),

@@ -100,14 +100,12 @@ def decide(
 def _worded(item: Verdict, level: float) -> Verdict:
     sides, margin = (item.found, item.baseline, item.treatment), item.comparison.margin
     words = [word(*sides, item.evidence, level, margin), word_of_runs(*sides, level, margin)]
-    if (
-        item.evidence.asked == "rates"
-        and words[0] is VerdictWord.AS_GOOD
-        and item.baseline.estimate.low <= item.without[1]
-    ):
-        words[0] = VerdictWord.INCONCLUSIVE  # what is right without a model, no treatment could lose
+    rule, right_without = item.without
+    untold = not rule and item.comparison.metric in FRAMES  # by records older than the columns of the rule
+    if untold or item.baseline.estimate.low <= right_without:  # what is right without a model, no treatment could lose
+        words = [VerdictWord.INCONCLUSIVE if given is VerdictWord.AS_GOOD else given for given in words]
     if item.comparison.solved_at == "above chance":  # more than a guess is no failure gone
-        words = [VerdictWord.HELPED if one is VerdictWord.FIXED else one for one in words]
+        words = [VerdictWord.HELPED if given is VerdictWord.FIXED else given for given in words]
     return item._replace(level=level, word=words[0], of_runs=words[1])
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from remedy.files import read_text, readable, replace_file, write_text
 from remedy.messages import one_line
+from remedy.mistakes import explain
 from remedy.settings import UserError
 
 KEY = "digest"
@@ -36,12 +38,16 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, text)
 
 
-def read_json(path: Path, cure: str) -> dict[str, Any]:
-    """An object that `write_json` wrote, without its digest."""
+def read_json(path: Path, cure: str, form: Any = dict[str, Any]) -> dict[str, Any]:
+    """An object that `write_json` wrote, without its digest. `form`: its type, as a TypedDict."""
     with _named(path, cure):
         content = json.loads(read_text(path, MOST))
         if not isinstance(content, dict) or content.pop(KEY, None) != _json_digest(path, content):
             raise ValueError("its digest is not that of its content")
+        try:
+            TypeAdapter(form).validate_json(json.dumps(content), strict=True)
+        except ValidationError as error:
+            raise ValueError(next(explain(content, error.errors()))) from None
         return content
 
 
@@ -51,15 +57,28 @@ def write_table(path: Path, table: pa.Table, owner: str) -> None:
     replace_file(path, lambda partial: pq.write_table(table, partial, compression="zstd", write_page_checksum=True))
 
 
-def read_table(path: Path, cure: str, owner: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table that `write_table` wrote under this name, or some of its columns, whose pages are checked; of none, its footer alone."""
+def read_table(
+    path: Path,
+    cure: str,
+    owner: str | None = None,
+    columns: Sequence[str] | None = None,
+    check: Callable[[pq.FileMetaData], None] | None = None,
+) -> pa.Table:
+    """A table that `write_table` wrote under this name, or some of its columns, whose pages are checked; of none, its footer alone.
+    `check` raises a ValueError for a footer beyond which nothing is read; with it texts stay dictionaries, which take no more memory
+    than the footer says."""
     with _named(path, cure):
-        pq.read_metadata(readable(path))  # of a file with a hole of gigabytes, nothing more is read
+        about = pq.read_metadata(readable(path))  # of a file with a hole of gigabytes, nothing more is read
+        leaves = map(about.schema.column, range(about.num_columns if check else 0))
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        if check:
+            check(about)
         # Read at once and without pq.read_table: threads that read may let go of it while the interpreter ends, which aborts the process.
         source = readable(path) if columns == [] else pa.BufferReader(readable(path).read_bytes())
-        table = pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns, use_threads=False)
-    about = {_FILE: path.name.encode(), **(table.schema.metadata or {})}
-    if about[_FILE] != path.name.encode() or owner not in (None, about.get(_OWNER, b"").decode()):
+        file = pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True)
+        table = file.read(columns=columns, use_threads=False)
+    said = {_FILE: path.name.encode(), **(table.schema.metadata or {})}
+    if said[_FILE] != path.name.encode() or owner not in (None, said.get(_OWNER, b"").decode()):
         raise DamagedFile(
             f"{path}: belongs to something else than the folder that it is in, or to another name: {cure}"
         )

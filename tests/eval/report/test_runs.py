@@ -22,6 +22,8 @@ TRAINING: dict[str, Any] = {
     "kept_step": 800,
     "stopped_early": False,
     "validation": None,
+    "curve": [],
+    "computed": None,
     "chosen": {},
 }
 LABELS = {"length": 4, "horizon": 4}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from remedy.checksums import check_columns
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.tasks.task import TokenArrays
@@ -38,11 +39,8 @@ def check_footer(about: pq.FileMetaData, rows: int) -> None:
     """
     if about.num_rows != rows:
         raise ValueError(f"it has {about.num_rows} rows, not {rows}")
-    columns = {field.name: field.type for field in about.schema.to_arrow_schema()}
-    for name in dict.fromkeys([*_TYPES, *columns]):
-        wanted = (_TYPES[name],) if name in _TYPES else (_TEXT, _NUMBER)
-        if columns.get(name) not in wanted:
-            raise ValueError(f"column {name!r} is {columns.get(name, 'missing')}, not {' or '.join(map(str, wanted))}")
+    forms = {name: str(kind).replace("item: ", "element: ") for name, kind in _TYPES.items()}
+    check_columns(about.schema.to_arrow_schema(), forms, f"{_TEXT}|{_NUMBER}")
     leaves = [about.row_group(at).column(i) for at in range(about.num_row_groups) for i in range(about.num_columns)]
     size = sum(leaf.total_uncompressed_size + 8 * leaf.num_values for leaf in leaves)
     if size > min(rows * _MOST_OF_ROW, _MOST):

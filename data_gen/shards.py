@@ -18,8 +18,18 @@ from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import Field, model_validator
+from typing_extensions import TypedDict  # pydantic reads that of typing from Python 3.12
 
-from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, read_table, write_json, write_table
+from remedy.checksums import (
+    DamagedFile,
+    damage_named,
+    digest_of,
+    foreign_table,
+    read_json,
+    read_table,
+    write_json,
+    write_table,
+)
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.example_table import check_footer, check_tokens
 from remedy.data_gen.splits import SPLITS, SplitName
@@ -65,6 +75,16 @@ class WriteConfig(Settings):
                 f"splits have {shards:,} shards of {self.shard_size}; at most {MOST_SHARDS:,} are possible: raise shard_size"
             )
         return self
+
+
+class _Data(TypedDict):
+    format: str
+
+
+class _Manifest(TypedDict):
+    data: _Data
+    data_hash: str
+    tokenizer: str
 
 
 class Shard(NamedTuple):
@@ -185,10 +205,8 @@ def read_shard(directory: Path, shard: Shard, data_set: str, columns: list[str] 
     """
     path, rows = directory / "data" / shard.name, shard.stop - shard.start
     table = read_table(path, _CURE, data_set, columns, lambda about: check_footer(about, rows))
-    try:
+    with damage_named(path, _CURE):
         check_tokens(table)
-    except ValueError as error:
-        raise DamagedFile(f"{path}: is damaged ({error}): {_CURE}") from None
     return table
 
 
@@ -226,7 +244,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         UserError: the folder has no readable manifest.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
-    manifest = read_json(path := directory / MANIFEST, cure)
+    manifest = read_json(path := directory / MANIFEST, cure, _Manifest)
     shards_of(manifest)
     note_plugins(manifest.get("plugins"), path)
     return manifest

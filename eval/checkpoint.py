@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -45,7 +45,7 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
         "state_floats": cost.state_floats if cost else None,
         "state_by_length": cost.state_by_length if cost else None,
         "weights": (weights or weights_digest(model)) + ("-nf4" if is_in_4bit(model) else ""),
-        "tokenizer": tokenizer.settings.model_dump(mode="json"),
+        "tokenizer": cast("Any", tokenizer.settings.model_dump(mode="json")),
         "tokenizer_fingerprint": tokenizer.fingerprint,
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def read_json(path: Path, cure: str, form: Any = dict[str, Any]) -> dict[str, Any]:
     """An object that `write_json` wrote, without its digest. `form`: its type, as a TypedDict."""
-    with _named(path, cure):
+    with damage_named(path, cure):
         content = json.loads(read_text(path, MOST))
         if not isinstance(content, dict) or content.pop(KEY, None) != _json_digest(path, content):
             raise ValueError("its digest is not that of its content")
@@ -67,7 +68,7 @@ def read_table(
     """A table that `write_table` wrote under this name, or some of its columns, whose pages are checked; of none, its footer alone.
     `check` raises a ValueError for a footer beyond which nothing is read; with it texts stay dictionaries, which take no more memory
     than the footer says."""
-    with _named(path, cure):
+    with damage_named(path, cure):
         about = pq.read_metadata(readable(path))  # of a file with a hole of gigabytes, nothing more is read
         leaves = map(about.schema.column, range(about.num_columns if check else 0))
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
@@ -83,6 +84,19 @@ def read_table(
             f"{path}: belongs to something else than the folder that it is in, or to another name: {cure}"
         )
     return table
+
+
+def check_columns(schema: pa.Schema, wanted: Mapping[str, str], others: str = ".*") -> None:
+    """Compare the types of columns with regular expressions, in which `missing` stands for none; `others`: that of other columns.
+
+    Raises:
+        ValueError: names the first column that differs.
+    """
+    types = {field.name: str(field.type) for field in schema}
+    for name in dict.fromkeys([*wanted, *types]):
+        has, form = types.get(name, "missing"), wanted.get(name, others)
+        if not re.fullmatch(form, has):
+            raise ValueError(f"column {name!r} is {has}, not {form.replace('|', ' or ')}")
 
 
 def foreign_table(folder: Path, owner: str) -> Path | None:
@@ -101,7 +115,8 @@ def digest_of(content: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _named(path: Path, cure: str) -> Iterator[None]:
+def damage_named(path: Path, cure: str) -> Iterator[None]:
+    """Raise what is wrong with a file as DamagedFile."""
     try:
         yield
     except FileNotFoundError:

@@ -96,7 +96,7 @@ class _Server(TypedDict):
 
 
 class Request(TypedDict):
-    """What reports read of the file of an evaluation."""
+    """Content of an evaluation's file, as far as reports read it."""
 
     run: str
     variant: str

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, TypedDict
 import pandas as pd
 import pyarrow as pa
 
-from remedy.checksums import check_columns, damage_named, read_table, write_table
+from remedy.checksums import read_table, write_table
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.kinds import KINDS
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.records.failures import UNTRACED
+from remedy.eval.records.forms import SCALAR, check_rows
 from remedy.registry import Registry
 
 LabelValue = bool | int | float | str
@@ -262,6 +263,11 @@ class Record(Score):
     event, what a frame is; action, source lines or commands; query, questions for a state; value, returned or raised values."""
 
 
+class _Labelled(Record):
+    answer_only: bool
+    forcing: str
+
+
 ROLE_COLUMNS = {role: role.column for role in Role}
 """The column that counts the tokens of a role."""
 OUT_OF = {role: f"out_of_{role.label}" for role in Role if role is not Role.CONTEXT}
@@ -276,27 +282,6 @@ NULLABLE = {
     **dict.fromkeys(("state_exact", "action_exact", "value_exact", "key_match", "key_value_match"), float),
 }
 """The types of columns that may have nulls, of which no row has to have another value."""
-
-
-_TYPES = {"str": "string|large_string", "int": "int64", "float": "double|int64", "bool": "bool"}
-_SINCE = {"held_out_pairs", *(name + end for names in KINDS.values() for name in names for end in ("", "_right"))}
-"""Columns that older records have not."""
-
-
-def check_rows(path: Path, table: pa.Table, row: type) -> pa.Table:
-    """Return a table whose columns are those of a row.
-
-    Raises:
-        DamagedFile: one is missing, or of another type.
-    """
-    forms = {}
-    for name, kind in row.__annotations__.items():
-        is_list, word = re.findall(r"(list)?\W?(\w+)", kind.__forward_arg__)[0]
-        forms[name] = f"list<element: ({_TYPES[word]}|null)>" if is_list else _TYPES[word]
-        forms[name] += "|missing" if name in _SINCE else ""
-    with damage_named(path, CURE):
-        check_columns(table.schema, forms, "|".join(_TYPES.values()))
-    return table
 
 
 def token_counts(roles: Sequence[int]) -> dict[str, int]:
@@ -319,7 +304,7 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
     Raises:
         DamagedFile: the file is missing or damaged, or a part of another evaluation than `evaluation`, if that is given.
     """
-    found: pd.DataFrame = check_rows(path, read_table(path, CURE, evaluation), Record).to_pandas()
+    found: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
     # Where it is null, the column keeps its nullable type: whatever asks for it as a truth value fails.
     return found if found["right"].isna().any() else found.astype({"right": bool})
 

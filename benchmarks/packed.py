@@ -3,6 +3,8 @@
 python -m benchmarks.packed pack FOLDER ROOT/QUESTION      an experiment's folder, or several evaluations'
 python -m benchmarks.packed unpack ROOT/QUESTION FOLDER    the folders again, for `remedy report` and `remedy run`
 
+`pack --replace /home/me/x.jsonl=x.jsonl` writes small files with another path; files with a digest get that of what they then hold.
+
 `ROOT/QUESTION/records.parquet`: a row an example and condition, with all columns of records, the labels of all conditions, and
 `folder` (the evaluation's, below the experiment's), `group` and `seed`. `generations.parquet` beside it, where evaluations kept what
 was written. `ROOT/runs.parquet`: a row a run, with `folder` (`QUESTION/GROUP/RUN`) and a column for each file that it has, as
@@ -13,15 +15,17 @@ so are weights and logs.
 from __future__ import annotations
 
 import argparse
+import json
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from remedy.checksums import digest_of, write_table
+from remedy.checksums import KEY, digest_of, read_json, write_json, write_table
 from remedy.eval.records.folder import GENERATIONS, RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records.schema import NULLABLE, Record
 from remedy.settings import UserError
@@ -36,11 +40,11 @@ LEFT_OUT = ("report", *TABLES)
 TEXTS = {".json", ".yaml", ""}
 
 
-def pack(source: Path, question: Path) -> None:
-    """Write the evaluations and runs below a folder as one question's.
+def pack(source: Path, question: Path, replaced: Mapping[str, str] = {}) -> None:
+    """Write the evaluations and runs below a folder as one question's. `replaced`: texts of small files, and what is written for them.
 
     Raises:
-        UserError: no evaluation is there.
+        UserError: no evaluation is there, or a file is not what its digest says.
     """
     evaluations = sorted(path.parent for path in source.rglob(REQUEST))
     if not evaluations:
@@ -50,7 +54,7 @@ def pack(source: Path, question: Path) -> None:
         parts = [part for folder in evaluations for part in _tables(folder, kind, source)]
         if parts:
             _write(question / f"{kind}.parquet", pa.concat_tables(parts, promote_options="permissive"))
-    mine = pd.DataFrame(_files(source, question.name)).pivot(index="folder", columns="file", values="text")
+    mine = pd.DataFrame(_files(source, question.name, replaced)).pivot(index="folder", columns="file", values="text")
     path = question.parent / RUNS
     if path.exists():
         held = read_runs(question.parent)
@@ -73,14 +77,29 @@ def _tables(folder: Path, kind: str, source: Path) -> Iterator[pa.Table]:
         yield table
 
 
-def _files(source: Path, question: str) -> Iterator[dict[str, str]]:
+def _files(source: Path, question: str, replaced: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Every small file with the folder of its run and its name there."""
     for path in sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in TEXTS):
         place = path.relative_to(source)
         if path.name != SUMMARY and not set(place.parts) & set(LEFT_OUT):
             depth = 2 if path.parent.name in INNER else 1
             folder, name = place.parts[:-depth], "/".join(place.parts[-depth:])
-            yield {"folder": "/".join([question, *folder]), "file": name, "text": path.read_text(encoding="utf-8")}
+            yield {"folder": "/".join([question, *folder]), "file": name, "text": _text(path, replaced)}
+
+
+def _text(path: Path, replaced: Mapping[str, str]) -> str:
+    text = held = path.read_text(encoding="utf-8")
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    if path.suffix != ".json" or KEY not in json.loads(text):
+        return text
+    read_json(path, "pack what was written")
+    if text == held:
+        return text
+    with tempfile.TemporaryDirectory() as folder:
+        anew = Path(folder) / path.name
+        write_json(anew, {key: value for key, value in json.loads(text).items() if key != KEY})
+        return anew.read_text(encoding="utf-8")
 
 
 def _write(path: Path, table: pa.Table) -> None:
@@ -132,8 +151,17 @@ def main() -> None:
     parser.add_argument("action", choices=("pack", "unpack"))
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument(
+        "--replace", action="append", default=[], metavar="OLD=NEW", help="of pack: a text of small files"
+    )
     given = parser.parse_args()
-    {"pack": pack, "unpack": unpack}[given.action](given.source, given.out)
+    replaced = dict(one.partition("=")[::2] for one in given.replace)
+    if given.action == "unpack" and replaced:
+        parser.error("--replace is of pack")
+    if given.action == "pack":
+        pack(given.source, given.out, replaced)
+    else:
+        unpack(given.source, given.out)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
     lengths: list[int] = []
     data_set = digest_of(read_manifest(directory))
     for shard in plan(config):
-        table = read_shard(directory / "data" / shard.name, data_set)
+        table = read_shard(directory, shard, data_set)
         split = counts.setdefault(shard.split, Counter())
         split["examples"] += table.num_rows
         roles = table["roles"].combine_chunks().flatten()

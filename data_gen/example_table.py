@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from remedy.checksums import check_columns
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.tasks.task import TokenArrays
@@ -15,12 +18,49 @@ from remedy.data_gen.tasks.task import TokenArrays
 _TEXT, _BOOLEAN, _NUMBER = pa.string(), pa.bool_(), pa.int64()
 _SPAN = {"role": _TEXT, "text": _TEXT, "special": _BOOLEAN, "frame": pa.int32(), "string": _BOOLEAN}
 _TYPES = {
+    "index": _NUMBER,
+    **dict.fromkeys(("outcome", "program", "answer"), _TEXT),
     "spans": pa.list_(pa.struct(_SPAN)),
     "input_ids": pa.list_(pa.int32()),
     "roles": pa.list_(pa.int8()),
     "frames": pa.list_(pa.int32()),
     "strings": pa.list_(_BOOLEAN),
 }
+_PARALLEL = ("input_ids", "roles", "frames", "strings")
+_MOST_OF_ROW, _MOST = 1 << 24, 1 << 32
+"""Bytes of an example's row, and of a table, before they are packed."""
+
+
+def check_footer(about: pq.FileMetaData, rows: int) -> None:
+    """Refuse the footer of a table that does not hold so many examples.
+
+    Raises:
+        ValueError: says how it differs.
+    """
+    if about.num_rows != rows:
+        raise ValueError(f"it has {about.num_rows} rows, not {rows}")
+    forms = {name: str(kind).replace("item: ", "element: ") for name, kind in _TYPES.items()}
+    check_columns(about.schema.to_arrow_schema(), forms, f"{_TEXT}|{_NUMBER}")
+    leaves = [about.row_group(at).column(i) for at in range(about.num_row_groups) for i in range(about.num_columns)]
+    size = sum(leaf.total_uncompressed_size + 8 * leaf.num_values for leaf in leaves)
+    if size > min(rows * _MOST_OF_ROW, _MOST):
+        raise ValueError(f"it would take {size:,} bytes, too many for {rows} examples")
+
+
+def check_tokens(table: pa.Table) -> None:
+    """Refuse tokens that are none; columns that are not there are not looked at.
+
+    Raises:
+        ValueError: a value is null, a role is unknown, or an example's lists are not of one length.
+    """
+    lists = {name: table[name].combine_chunks() for name in _PARALLEL if name in table.column_names}
+    for name, column in lists.items():
+        if column.null_count or column.flatten().null_count:
+            raise ValueError(f"column {name!r} has nulls")
+        if not pc.list_value_length(column).equals(pc.list_value_length(lists["input_ids"])):
+            raise ValueError(f"column {name!r} has not as many values as 'input_ids'")
+    if "roles" in lists and not {*lists["roles"].flatten().unique().to_pylist()} <= {*Role}:
+        raise ValueError("column 'roles' has unknown roles")
 
 
 def table_of(examples: Iterable[tuple[Example, Any]]) -> pa.Table:

@@ -18,9 +18,20 @@ from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import Field, model_validator
+from typing_extensions import TypedDict  # pydantic reads that of typing from Python 3.12
 
-from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, read_table, write_json, write_table
+from remedy.checksums import (
+    DamagedFile,
+    damage_named,
+    digest_of,
+    foreign_table,
+    read_json,
+    read_table,
+    write_json,
+    write_table,
+)
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.example_table import check_footer, check_tokens
 from remedy.data_gen.splits import SPLITS, SplitName
 from remedy.files import clear_partials
 from remedy.owner import owned
@@ -64,6 +75,16 @@ class WriteConfig(Settings):
                 f"splits have {shards:,} shards of {self.shard_size}; at most {MOST_SHARDS:,} are possible: raise shard_size"
             )
         return self
+
+
+class _Data(TypedDict):
+    format: str
+
+
+class _Manifest(TypedDict):
+    data: _Data
+    data_hash: str
+    tokenizer: str
 
 
 class Shard(NamedTuple):
@@ -116,7 +137,7 @@ def write(
         data_set = _claim(data, config, directory, fingerprint, overwrite)
         folder = directory / "data"
         clear_partials(folder)
-        todo = [shard for shard in plan(config)[part[0] :: part[1]] if not _is_done(folder / shard.name, data_set)]
+        todo = [shard for shard in plan(config)[part[0] :: part[1]] if not _is_done(directory, shard, data_set)]
         progress = _Progress(sum(shard.stop - shard.start for shard in todo))
         if workers > 1 and len(todo) > 1:
             yield from _written_by_workers(todo, folder, data_set, encode, workers, progress)
@@ -176,18 +197,22 @@ def write_shard(
     write_table(folder / shard.name, pa.concat_tables(pieces).combine_chunks(), data_set)
 
 
-def read_shard(path: Path, data_set: str, columns: list[str] | None = None) -> pa.Table:
-    """One shard's table, or some of its columns; of none, its footer alone, which takes a moment at any size.
+def read_shard(directory: Path, shard: Shard, data_set: str, columns: list[str] | None = None) -> pa.Table:
+    """A shard's table in a data set's folder, or some columns; of none, its footer alone, which takes a moment at any size.
 
     Raises:
-        DamagedFile: the file is missing or damaged, or another data set's.
+        DamagedFile: the file is missing or damaged, holds no such examples, or is another data set's.
     """
-    return read_table(path, _CURE, data_set, columns)
+    path, rows = directory / "data" / shard.name, shard.stop - shard.start
+    table = read_table(path, _CURE, data_set, columns, lambda about: check_footer(about, rows))
+    with damage_named(path, _CURE):
+        check_tokens(table)
+    return table
 
 
-def _is_done(path: Path, data_set: str) -> bool:
+def _is_done(directory: Path, shard: Shard, data_set: str) -> bool:
     try:
-        return path.exists() and bool(read_shard(path, data_set).num_rows)
+        return (directory / "data" / shard.name).exists() and bool(read_shard(directory, shard, data_set))
     except DamagedFile as error:
         log.warning("%s", str(error).replace(_CURE, "made again"))
         return False
@@ -207,7 +232,7 @@ def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
         raise UserError(f"{directory}: has no example {index} of split {split}, counted from 0; there are {have}")
     shard = next(one for one in shards_of(manifest) if one.split == split and one.start <= index < one.stop)
     row: dict[str, Any]
-    table = read_shard(directory / "data" / shard.name, digest_of(manifest))
+    table = read_shard(directory, shard, digest_of(manifest))
     [row] = table.slice(index - shard.start, 1).to_pylist()
     return {"split": split, **row}
 
@@ -219,7 +244,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         UserError: the folder has no readable manifest.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
-    manifest = read_json(path := directory / MANIFEST, cure)
+    manifest = read_json(path := directory / MANIFEST, cure, _Manifest)
     shards_of(manifest)
     note_plugins(manifest.get("plugins"), path)
     return manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -13,6 +13,7 @@ from remedy.data_gen.config import DataConfig, read_stored_run
 from remedy.data_gen.held_out import draws_other_pairs
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
+from remedy.eval.records.folder import Checkpoint
 from remedy.models.config import SHAPE, DecoderSettings
 from remedy.models.flops import token_cost, weight_count
 from remedy.models.loading import load_checkpoint, load_outline, weights_of
@@ -25,37 +26,6 @@ from remedy.settings import ConfigError, apply_changes, build
 
 PIECE = 1 << 20
 """Values of a tensor that are hashed at a time."""
-
-
-class Checkpoint(TypedDict):
-    """Description of a checkpoint in reports, field by field. `weights` and `tokenizer_fingerprint` identify it."""
-
-    model_type: str
-    """Transformers' name of the architecture."""
-    mixers: dict[str, str | None]
-    """Sequence mixers of our decoder, each with the range of its eigenvalues, if it has one; empty for other models."""
-    decoder: dict[str, Any]
-    """Settings of our decoder that its mixers use and that are not as published; those that have fields here apart."""
-    num_hidden_layers: int
-    """Layers."""
-    hidden_size: int
-    """Width."""
-    parameters: int
-    """Number of parameters."""
-    flops_per_token: float | None
-    """Forward operations of a token, but for what grows with the sequence; null where the architecture is not known."""
-    flops_by_length: float | None
-    """Operations of a token for each token of the sequence, where attention sees all of them."""
-    state_floats: int | None
-    """Numbers carried from token to token for one sequence, whatever its length: recurrent states, keys and values of a window."""
-    state_by_length: int | None
-    """Numbers kept of each token of the sequence, where attention sees all of them."""
-    weights: str
-    """A digest of the weights; `-nf4` follows where they were read in 4 bits."""
-    tokenizer: dict[str, Any]
-    """Settings of the tokenizer."""
-    tokenizer_fingerprint: str
-    """Identifies the mapping from spans to ids."""
 
 
 def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> Checkpoint:
@@ -75,7 +45,7 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
         "state_floats": cost.state_floats if cost else None,
         "state_by_length": cost.state_by_length if cost else None,
         "weights": (weights or weights_digest(model)) + ("-nf4" if is_in_4bit(model) else ""),
-        "tokenizer": tokenizer.settings.model_dump(mode="json"),
+        "tokenizer": cast("Any", tokenizer.settings.model_dump(mode="json")),
         "tokenizer_fingerprint": tokenizer.fingerprint,
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import signal
 import sys
@@ -14,6 +13,7 @@ from typing import Annotated, Any, NoReturn, Optional, TypeVar
 import typer
 
 from remedy.data_gen.execution.program import ProgramError
+from remedy.files import FULL
 from remedy.messages import cut, escaped, one_line
 from remedy.settings import Settings, UserError, load, read_yaml
 
@@ -127,8 +127,7 @@ def _of_the_system(error: OSError) -> str:
     if error.errno is None:
         return str(error) or type(error).__name__
     place = f"{cut(str(error.filename), 200)}: " if error.filename else ""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return f"{place}{error.strerror or error.errno}{_FULL if full else '; choose another path' if place else ''}"
+    return f"{place}{error.strerror or error.errno}{_FULL if error.errno in FULL else '; choose another path' if place else ''}"
 
 
 def _interrupted(error: BaseException | None) -> bool:

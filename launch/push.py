@@ -87,10 +87,10 @@ def _files(folder: Path) -> tuple[str, list[str]]:
     if (folder / MANIFEST).is_file():
         manifest = read_manifest(folder)
         beside = tokenizer_files(path.name for path in folder.iterdir() if path.is_file())
-        shards = [f"data/{shard.name}" for shard in shards_of(manifest)]
-        for name in shards:
-            read_shard(folder / name, digest_of(manifest))
-        return "dataset", [*sorted(beside), MANIFEST, CARD, *shards]
+        shards = shards_of(manifest)
+        for shard in shards:
+            read_shard(folder, shard, digest_of(manifest))
+        return "dataset", [*sorted(beside), MANIFEST, CARD, *(f"data/{shard.name}" for shard in shards)]
     if (folder / SEAL).is_file():
         return "model", [*check_model(folder), SEAL, CARD]
     raise UserError(

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 from transformers.utils.hub import cached_file
 
-from remedy.files import read_text
+from remedy.files import FULL, read_text
 from remedy.messages import shown
 from remedy.models.model_manifest import model_files
 from remedy.settings import UserError
@@ -49,6 +49,8 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
     except BaseException as error:  # of any kind: the files decide which of Transformers' lines comes upon them
         # A panic of a library that is written in Rust has a class that cannot be imported and is no `Exception`.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if isinstance(error, OSError) and error.errno in FULL:  # the disk is to blame, and no file that is read
             raise
         raise kind(f"{what} ({_reason(error)})") from None
 

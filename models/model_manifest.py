@@ -7,7 +7,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, cast
+
+from typing_extensions import TypedDict  # pydantic reads that of typing from Python 3.12
 
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.messages import shown

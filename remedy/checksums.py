@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from remedy.files import read_text, readable, replace_file, write_text
 from remedy.messages import one_line
+from remedy.mistakes import explain
 from remedy.settings import UserError
 
 KEY = "digest"
@@ -36,12 +39,16 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, text)
 
 
-def read_json(path: Path, cure: str) -> dict[str, Any]:
-    """An object that `write_json` wrote, without its digest."""
-    with _named(path, cure):
+def read_json(path: Path, cure: str, form: Any = dict[str, Any]) -> dict[str, Any]:
+    """An object that `write_json` wrote, without its digest. `form`: its type, as a TypedDict."""
+    with damage_named(path, cure):
         content = json.loads(read_text(path, MOST))
         if not isinstance(content, dict) or content.pop(KEY, None) != _json_digest(path, content):
             raise ValueError("its digest is not that of its content")
+        try:
+            TypeAdapter(form).validate_json(json.dumps(content), strict=True)
+        except ValidationError as error:
+            raise ValueError(next(explain(content, error.errors()))) from None
         return content
 
 
@@ -51,19 +58,45 @@ def write_table(path: Path, table: pa.Table, owner: str) -> None:
     replace_file(path, lambda partial: pq.write_table(table, partial, compression="zstd", write_page_checksum=True))
 
 
-def read_table(path: Path, cure: str, owner: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table that `write_table` wrote under this name, or some of its columns, whose pages are checked; of none, its footer alone."""
-    with _named(path, cure):
-        pq.read_metadata(readable(path))  # of a file with a hole of gigabytes, nothing more is read
+def read_table(
+    path: Path,
+    cure: str,
+    owner: str | None = None,
+    columns: Sequence[str] | None = None,
+    check: Callable[[pq.FileMetaData], None] | None = None,
+) -> pa.Table:
+    """A table that `write_table` wrote under this name, or some of its columns, whose pages are checked; of none, its footer alone.
+    `check` raises a ValueError for a footer beyond which nothing is read; with it texts stay dictionaries, which take no more memory
+    than the footer says."""
+    with damage_named(path, cure):
+        about = pq.read_metadata(readable(path))  # of a file with a hole of gigabytes, nothing more is read
+        leaves = map(about.schema.column, range(about.num_columns if check else 0))
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        if check:
+            check(about)
         # Read at once and without pq.read_table: threads that read may let go of it while the interpreter ends, which aborts the process.
         source = readable(path) if columns == [] else pa.BufferReader(readable(path).read_bytes())
-        table = pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns, use_threads=False)
-    about = {_FILE: path.name.encode(), **(table.schema.metadata or {})}
-    if about[_FILE] != path.name.encode() or owner not in (None, about.get(_OWNER, b"").decode()):
+        file = pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True)
+        table = file.read(columns=columns, use_threads=False)
+    said = {_FILE: path.name.encode(), **(table.schema.metadata or {})}
+    if said[_FILE] != path.name.encode() or owner not in (None, said.get(_OWNER, b"").decode()):
         raise DamagedFile(
             f"{path}: belongs to something else than the folder that it is in, or to another name: {cure}"
         )
     return table
+
+
+def check_columns(schema: pa.Schema, wanted: Mapping[str, str], others: str = ".*") -> None:
+    """Compare the types of columns with regular expressions, in which `missing` stands for none; `others`: that of other columns.
+
+    Raises:
+        ValueError: names the first column that differs.
+    """
+    types = {field.name: str(field.type) for field in schema}
+    for name in dict.fromkeys([*wanted, *types]):
+        has, form = types.get(name, "missing"), wanted.get(name, others)
+        if not re.fullmatch(form, has):
+            raise ValueError(f"column {name!r} is {has}, not {form.replace('|', ' or ')}")
 
 
 def foreign_table(folder: Path, owner: str) -> Path | None:
@@ -82,7 +115,8 @@ def digest_of(content: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _named(path: Path, cure: str) -> Iterator[None]:
+def damage_named(path: Path, cure: str) -> Iterator[None]:
+    """Raise what is wrong with a file as DamagedFile."""
     try:
         yield
     except FileNotFoundError:

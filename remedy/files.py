@@ -17,6 +17,8 @@ import psutil
 from pydantic import AfterValidator
 
 LONGEST_NAME = 100
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk without room."""
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 

@@ -1,5 +1,6 @@
 """The study's figures, verdicts and rates are made of its packed records, and its pages say what these say."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +8,8 @@ import pytest
 
 from benchmarks import judged, packed
 from benchmarks.study import DRAWINGS, seeds_of
+from remedy.checksums import DamagedFile, read_json, write_json
+from remedy.eval.records.folder import REQUEST
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.reading import find, read_evaluations
 from remedy.eval.report.verdicts import decide
@@ -42,3 +45,23 @@ def test_unpacked_folders_are_evaluations_with_the_same_verdicts_and_can_be_pack
     runs = packed.read_runs(STUDY)
     mine = runs[runs.index.str.startswith("pretrained/")].dropna(axis="columns", how="all")
     pd.testing.assert_frame_equal(packed.read_runs(again.parent), mine)
+
+
+def test_each_packed_file_is_what_its_digest_says(tmp_path: Path) -> None:
+    for name, texts in packed.read_runs(STUDY).items():
+        for text in texts.dropna() if str(name).endswith(".json") else ():
+            path = tmp_path / Path(str(name)).name
+            path.write_text(text)
+            if "digest" in json.loads(text):
+                read_json(path, "pack it again")
+
+
+def test_packing_writes_paths_and_digests_anew_and_refuses_what_is_changed(tmp_path: Path) -> None:
+    request = tmp_path / "from" / "run" / "evaluation" / REQUEST
+    write_json(request, {"path": "/home/me/x.jsonl"})
+    packed.pack(tmp_path / "from", tmp_path / "to" / "question", {"/home/me/": ""})
+    packed.unpack(tmp_path / "to" / "question", tmp_path / "again")
+    assert read_json(tmp_path / "again" / "run" / "evaluation" / REQUEST, "") == {"path": "x.jsonl"}
+    request.write_text(request.read_text().replace("/home/me/", ""))
+    with pytest.raises(DamagedFile, match="digest"):
+        packed.pack(tmp_path / "from", tmp_path / "to" / "question")

@@ -22,7 +22,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import token_arrays
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role, Special
-from remedy.data_gen.shards import data_hash, read_manifest, read_shard, shards_of
+from remedy.data_gen.shards import Shard, data_hash, read_manifest, read_shard, shards_of
 from remedy.data_gen.tokens import Tokens
 from remedy.data_gen.window_examples import drawn_window
 from remedy.models.encoding import encoded_examples
@@ -279,10 +279,9 @@ class ShardDataset(Rows):
         train = [shard for shard in shards_of(manifest) if shard.split == "train"]
         if not train:
             raise UserError(f"shards: {directory} has no train split")
-        self.paths = [directory / "data" / shard.name for shard in train]
-        self.data_set = digest_of(manifest)
-        for path in self.paths:
-            read_shard(path, self.data_set, [])
+        self.directory, self.shards, self.data_set = directory, train, digest_of(manifest)
+        for shard in train:
+            read_shard(directory, shard, self.data_set, [])
         self.count, self.seed = manifest["splits"]["train"], config.data_seed
         self.order = rng.permutation(self.seed, len(train))
         sizes = np.array([shard.stop - shard.start for shard in train])[self.order]
@@ -304,7 +303,8 @@ class ShardDataset(Rows):
 
     def _example(self, number: int) -> Tokens:
         turn, place = self._place(number)
-        whole = as_tokens(*(column[place].as_py() for column in _columns(self.paths[self.order[turn]], self.data_set)))
+        columns = _columns(self.directory, self.shards[self.order[turn]], self.data_set)
+        whole = as_tokens(*(column[place].as_py() for column in columns))
         return trained_on(whole, self.data, self.starts[turn] + place, self.learnt, self.special_ids)
 
     def _place(self, number: int) -> tuple[int, int]:
@@ -321,7 +321,7 @@ def _order(seed: int, count: int) -> npt.NDArray[np.int64]:
 
 
 @lru_cache(maxsize=4)
-def _columns(path: Path, data_set: str) -> list[Any]:
+def _columns(directory: Path, shard: Shard, data_set: str) -> list[Any]:
     names = ["input_ids", "roles", "frames", "strings"]
-    table = read_shard(path, data_set, names)
+    table = read_shard(directory, shard, data_set, names)
     return [table[name] for name in names]

@@ -48,7 +48,7 @@ from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Rows, ShardDataset, TraceDataset
 from remedy.train.processes import StopOnSignal
 from remedy.train.tracking import ProgressLine, Tracking
-from remedy.train.trainer import RowTrainer, explained
+from remedy.train.trainer import RowTrainer, explained, saving
 
 log = logging.getLogger(__name__)
 DTYPES = {**PRECISIONS, "fp16": torch.float16}
@@ -143,7 +143,8 @@ def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) ->
 
     def attempt() -> None:
         _begin(config, folder)
-        part.save_pretrained(folder)
+        with saving(folder):
+            part.save_pretrained(folder)
         _finish(config, folder, tokenizer, TrainerState(), None)
         if whole:
             load_checkpoint(str(folder), "cpu")

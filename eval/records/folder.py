@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict  # pydantic reads that of typing from Python 3.12
 
 from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, write_json
+from remedy.data_gen.context_window import Memory
 from remedy.data_gen.splits import text_hash
 from remedy.files import clear_partials, file_name
 from remedy.messages import shown
+from remedy.models.model_manifest import Training
 from remedy.settings import UserError
 
 RECORDS = "records"
@@ -25,6 +30,85 @@ LONGEST = 150
 """Characters of a condition's name."""
 NAMED = 4
 """Keys that are named at most where two evaluations differ."""
+
+
+class _Kind(TypedDict):
+    kind: str
+
+
+class Checkpoint(TypedDict):
+    """Description of a checkpoint in reports, field by field. `weights` and `tokenizer_fingerprint` identify it."""
+
+    model_type: str
+    """Transformers' name of the architecture."""
+    mixers: dict[str, str | None]
+    """Sequence mixers of our decoder, each with the range of its eigenvalues, if it has one; empty for other models."""
+    decoder: dict[str, Any]
+    """Settings of our decoder that its mixers use and that are not as published; those that have fields here apart."""
+    num_hidden_layers: int
+    """Layers."""
+    hidden_size: int
+    """Width."""
+    parameters: int
+    """Number of parameters."""
+    flops_per_token: float | None
+    """Forward operations of a token, but for what grows with the sequence; null where the architecture is not known."""
+    flops_by_length: float | None
+    """Operations of a token for each token of the sequence, where attention sees all of them."""
+    state_floats: int | None
+    """Numbers carried from token to token for one sequence, whatever its length: recurrent states, keys and values of a window."""
+    state_by_length: int | None
+    """Numbers kept of each token of the sequence, where attention sees all of them."""
+    weights: str
+    """A digest of the weights; `-nf4` follows where they were read in 4 bits."""
+    tokenizer: _Kind
+    """Settings of the tokenizer."""
+    tokenizer_fingerprint: str
+    """Identifies the mapping from spans to ids."""
+
+
+class _TrainedOn(TypedDict):
+    held_out_functions: NotRequired[list[str]]
+    held_out_depths: NotRequired[list[int]]
+
+
+class _Data(TypedDict):
+    task: _Kind
+    reveal: NotRequired[dict[str, Any]]
+    memory: NotRequired[Memory | None]
+
+
+class _Stage(TypedDict):
+    steps: int
+    set: NotRequired[dict[str, Any]]
+
+
+class _Training(Training):
+    chosen: dict[str, Any]
+    curriculum: NotRequired[list[_Stage]]
+
+
+class _Server(TypedDict):
+    server: str
+    version: str
+    longest: int | None
+    batch_invariant: str
+
+
+class Request(TypedDict):
+    """Content of an evaluation's file, as far as reports read it."""
+
+    run: str
+    variant: str
+    checkpoint: Checkpoint
+    data: _Data
+    training: _Training | None
+    trained_on: _TrainedOn | None
+    evaluation: dict[str, Any]
+    conditions: Annotated[list[str], Field(min_length=1)]
+    backend: NotRequired[_Server]
+    quantization: NotRequired[str]
+    new_tokens: NotRequired[int]
 
 
 def condition_name(diagnostic: str, labels: Mapping[str, Any]) -> str:
@@ -85,7 +169,7 @@ def read_request(folder: Path) -> dict[str, Any]:
     """
     if not (folder / REQUEST).exists():
         raise UserError(f"{folder}: holds no evaluation ({REQUEST} is missing)")
-    return read_json(folder / REQUEST, "delete the file and evaluate again, which keeps the records that fit")
+    return read_json(folder / REQUEST, "delete the file and evaluate again, which keeps the records that fit", Request)
 
 
 def refuse_unprintable(name: Any, where: str) -> None:

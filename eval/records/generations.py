@@ -17,6 +17,7 @@ import pyarrow as pa
 from remedy.checksums import read_table, write_table
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
+from remedy.eval.records.forms import check_rows
 from remedy.eval.records.schema import CURE
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -149,7 +150,7 @@ def read_generations(path: Path, evaluation: str | None = None) -> pd.DataFrame:
     Raises:
         DamagedFile: as `read_records`.
     """
-    found: pd.DataFrame = read_table(path, CURE, evaluation).to_pandas()
+    found: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), Generation).to_pandas()
     for name in {*NUMBERS} & {*found.columns}:  # a list of nulls alone has no type in the file
         found[name] = [np.array(one, dtype=float) for one in found[name]]
     return found.set_index("index", drop=False)

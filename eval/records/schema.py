@@ -19,6 +19,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.kinds import KINDS
 from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.records.failures import UNTRACED
+from remedy.eval.records.forms import SCALAR, check_rows
 from remedy.registry import Registry
 
 LabelValue = bool | int | float | str
@@ -262,6 +263,11 @@ class Record(Score):
     event, what a frame is; action, source lines or commands; query, questions for a state; value, returned or raised values."""
 
 
+class _Labelled(Record):
+    answer_only: bool
+    forcing: str
+
+
 ROLE_COLUMNS = {role: role.column for role in Role}
 """The column that counts the tokens of a role."""
 OUT_OF = {role: f"out_of_{role.label}" for role in Role if role is not Role.CONTEXT}
@@ -298,7 +304,7 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
     Raises:
         DamagedFile: the file is missing or damaged, or a part of another evaluation than `evaluation`, if that is given.
     """
-    found: pd.DataFrame = read_table(path, CURE, evaluation).to_pandas()
+    found: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
     # Where it is null, the column keeps its nullable type: whatever asks for it as a truth value fails.
     return found if found["right"].isna().any() else found.astype({"right": bool})
 

@@ -4,11 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from remedy.checksums import DamagedFile, digest_of
-from remedy.data_gen.shards import read_manifest, read_shard
+from remedy.checksums import DamagedFile, digest_of, write_table
+from remedy.data_gen.shards import Shard, read_manifest, read_shard, shards_of
 from remedy.launch.generate import generate as run_generate
 from remedy.settings import UserError
 
@@ -80,6 +82,7 @@ def test_damaged_shards_are_named_when_they_are_read_and_made_good_by_generate(
     out = tmp_path / "out"
     run_generate(str(config), [], out, "0/1", 1)
     kept, data_set = contents(out), digest_of(read_manifest(out))
+    shards = {shard.name: shard for shard in shards_of(read_manifest(out))}
     names = [f"train-0000{number}-of-00005.parquet" for number in range(5)]
     flipped = bytearray(kept[names[2]])
     flipped[len(flipped) // 3] ^= 1
@@ -87,7 +90,7 @@ def test_damaged_shards_are_named_when_they_are_read_and_made_good_by_generate(
     for name, content in damage.items():
         (out / "data" / name).write_bytes(content)
         with pytest.raises(DamagedFile, match=rf"{name}: (is damaged|belongs to).*run `remedy generate` again"):
-            read_shard(out / "data" / name, data_set)
+            read_shard(out, shards[name], data_set)
     run_generate(str(config), [], out, "0/1", 1)
     assert contents(out) == kept
     assert caplog.text.count("made again") == len(damage)
@@ -102,10 +105,10 @@ def test_shards_of_another_data_set_are_neither_used_nor_overwritten(config: Pat
     with pytest.raises(UserError, match="shards of another data set"):
         run_generate(str(config), [], other, "0/1", 1)
     assert contents(other) == kept
-    name = "train-00001-of-00005.parquet"
-    (out / "data" / name).write_bytes(kept[name])
+    shard = Shard("train", 1, 5, 10, 20)
+    (out / "data" / shard.name).write_bytes(kept[shard.name])
     with pytest.raises(DamagedFile, match="belongs to something else"):
-        read_shard(out / "data" / name, digest_of(read_manifest(out)))
+        read_shard(out, shard, digest_of(read_manifest(out)))
 
 
 @pytest.mark.parametrize("content", [b"", b"[" * 100_000, b"\xff\xfe", b"5"])
@@ -120,3 +123,32 @@ def test_a_damaged_manifest_is_one_line_and_costs_no_shard(content: bytes, confi
     (out / "manifest.json").unlink()
     run_generate(str(config), [], out, "0/1", 1)
     assert {path: path.stat().st_mtime_ns for path in (out / "data").iterdir()} == kept
+
+
+def test_a_shard_of_other_columns_rows_sizes_or_tokens_is_refused_before_it_is_used(
+    config: Path, tmp_path: Path
+) -> None:
+    out, shard = tmp_path / "out", Shard("test", 0, 1, 0, 4)
+    run_generate(str(config), ["write.splits={test: 4}"], out, "0/1", 1)
+    path, data_set = out / "data" / shard.name, digest_of(read_manifest(out))
+    table = pq.ParquetFile(path).read()
+    for column, values, says in (
+        ("outcome", pa.nulls(4), r"column 'outcome' is null, not string"),
+        ("depth", pa.array([b"x"] * 4), r"column 'depth' is binary, not string or int64"),
+        ("frames", None, r"column 'frames' is missing, not list"),
+        ("frames", pa.nulls(4, table["frames"].type), r"column 'frames' has nulls"),
+        ("frames", pa.array([[1]] * 4, table["frames"].type), r"column 'frames' has not as many values"),
+        ("roles", pa.array([[99] * len(one) for one in table["roles"]], pa.list_(pa.int8())), r"unknown roles"),
+    ):
+        at = table.column_names.index(column)
+        odd = table.remove_column(at) if values is None else table.set_column(at, column, values)
+        write_table(path, odd, data_set)
+        with pytest.raises(DamagedFile, match=says):
+            read_shard(out, shard, data_set)
+    write_table(path, table.slice(1), data_set)
+    with pytest.raises(DamagedFile, match="it has 3 rows, not 4"):
+        read_shard(out, shard, data_set, [])
+    large = table.set_column(3, "answer", pa.array(["x" * (1 << 26)]).dictionary_encode().take(pa.array([0] * 4)))
+    pq.write_table(large, path, store_schema=False)  # as text, which stands there once
+    with pytest.raises(DamagedFile, match=r"it would take 67,\d{3},\d{3} bytes, too many for 4 examples"):
+        read_shard(out, shard, data_set)

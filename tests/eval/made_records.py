@@ -87,6 +87,8 @@ def write_evaluation(
     checkpoint = {
         "model_type": "remedy",
         "mixers": {"gru": None},
+        "decoder": {},
+        **dict.fromkeys(("flops_per_token", "flops_by_length", "state_floats", "state_by_length")),
         "num_hidden_layers": 1,
         "hidden_size": 2,
         "parameters": 7,
@@ -96,14 +98,18 @@ def write_evaluation(
     }
     (folder / "records").mkdir(parents=True)
     names = [str(part["condition"].iloc[0]) for part in parts]
-    request |= {
-        "run": run,
-        "checkpoint": checkpoint,
-        "variant": variant,
-        "training": training,
-        "data": {"task": {"kind": "permutation"}, **request.get("data", {})},
-        "conditions": names,
-    }
+    request = (
+        {"trained_on": None, "evaluation": {}}
+        | request
+        | {
+            "run": run,
+            "checkpoint": checkpoint,
+            "variant": variant,
+            "training": training,
+            "data": {"task": {"kind": "permutation"}, **request.get("data", {})},
+            "conditions": names,
+        }
+    )
     write_json(folder / "evaluation.json", request)
     for name, part in zip(names, parts):
         assert label_columns(part)

@@ -232,7 +232,7 @@ def test_a_seal_that_names_what_is_no_models_file_is_refused_by_name(model: Path
     shutil.copytree(model, tmp_path / "model")
     (tmp_path / "model" / ".env").write_text(SECRET)
     (tmp_path / "secret.json").write_text(SECRET)
-    for name in (".env", "../secret.json", str(tmp_path / "secret.json"), "README.md", "checkpoint-1/config.json"):
+    for name in (".env", "../secret.json", "/etc/hostname", "README.md", "checkpoint-1/config.json"):
         write_json(tmp_path / "model" / "complete.json", {"files": {name: [17, file_digest(tmp_path / "secret.json")]}})
         message = rf"complete\.json: names '{re.escape(name)}', which is no file of a model"
         assert re.search(message, refused(tmp_path / "model", "me/model"))

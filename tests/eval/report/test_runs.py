@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from remedy.eval.records.folder import read_request
+import pytest
+
+from remedy.checksums import DamagedFile, read_json, write_json
+from remedy.eval.records.folder import REQUEST, read_request
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.page import compose
 from remedy.eval.report.runs import losses, runs_table
@@ -22,6 +25,8 @@ TRAINING: dict[str, Any] = {
     "kept_step": 800,
     "stopped_early": False,
     "validation": None,
+    "curve": [],
+    "computed": None,
     "chosen": {},
 }
 LABELS = {"length": 4, "horizon": 4}
@@ -78,3 +83,29 @@ def test_runs_that_validated_are_drawn(tmp_path: Path) -> None:
         [[0.0, 0.5]] * 2,
     ]
     assert losses([read_request(one) for one in folders]) == {"a": 1.0, "b": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("conditions", None, "missing key 'conditions'"),
+        ("conditions", [], "key 'conditions': "),
+        ("run", 5, "key 'run': Input should be a valid string, got 5"),
+        ("training.steps", "5", "key 'training.steps': Input should be a valid integer, got '5'"),
+        ("data.memory", {"frames": "x"}, "key 'data.memory.frames': "),
+        ("checkpoint.tokenizer", {}, "missing key 'checkpoint.tokenizer.kind'"),
+    ],
+)
+def test_a_request_of_another_form_is_named_by_its_key(tmp_path: Path, key: str, value: Any, says: str) -> None:
+    folder = evaluation(tmp_path, "run")
+    request = read_json(folder / REQUEST, "")
+    *outer, last = key.split(".")
+    section = request[outer[0]] if outer else request
+    section |= {last: value}
+    if value is None:
+        del section[last]
+    write_json(folder / REQUEST, request)
+    with pytest.raises(DamagedFile) as refused:
+        read_request(folder)
+    assert str(refused.value).startswith(f"{folder / REQUEST}: is damaged ({says}")
+    assert len(str(refused.value).splitlines()) == 1

@@ -90,6 +90,8 @@ class DataConfig(Settings):
         found = {f"task.{key}": because for key, because in self.task.without_effect(session).items()}
         if session:
             found["reveal.call_depth"] = "in a session, which calls nothing"
+        elif not self.task.has_calls():
+            found["reveal.call_depth"] = "in programs that call nothing"
         if not self.task.has_strings(session):
             found["string_encoding"] = "where no value is a string or holds one"
         if self.reveal.answer_only:

@@ -44,6 +44,7 @@ def configurations(own: Path) -> Iterator[dict[str, Any]]:
     yield from ({"task": permutation, "format": form} for form in ("cwm", "repl", "symbolic"))
     yield from ({"task": programs, "format": form} for form in ("cwm", "cwm_numbered", "repl"))
     yield from ({"task": task, "format": form} for task, form in zip((strings, *others), ("cwm", "symbolic", "repl")))
+    yield {"task": {"kind": "composition", "family": "string_operations", "parallel": 4, "split_by": "inputs"}}
     yield {"task": permutation, "reveal": {"spacing": 4}}
     yield from ({"task": task, "reveal": {"answer_only": True}} for task in (permutation, strings, programs))
 
@@ -66,7 +67,7 @@ OTHERS: dict[str, list[Any]] = {
     "task.repertoire": [2],
     "task.distinct_values": [True],
     "task.answer": ["print", "none"],
-    "task.split_by": ["commands", "functions", "function", "program"],
+    "task.split_by": ["commands", "functions", "function", "program", "inputs"],
     "task.shares": [{"train": 0.4, "validation": 0.4, "test": 0.2}],
     "task.held_out_lengths": [[3, 4, 5, 6]],
     "task.held_out_pairs": [
@@ -79,6 +80,7 @@ OTHERS: dict[str, list[Any]] = {
     "task.functions": [["mirror_str"], ["math_double"], ["dict_double"]],
     "task.depth": [4],
     "task.flatten": [True],
+    "task.parallel": [3],
     "task.input_length": [[9, 9]],
     "task.alphabet": ["xyz"],
     "task.held_out_functions": [
@@ -192,7 +194,6 @@ def test_what_does_nothing_is_named_with_the_reason(given: dict[str, Any], says:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_say_rightly_whether_they_have_strings(family: str) -> None:
     data = build(DataConfig, {"task": {"kind": "composition", "family": family, "depth": 2}})
-    marked = any(
-        span.string for e in examples(data, "train", range(30)) for span in e.spans if span.role.label == "state"
-    )
+    spans = [span for one in examples(data, "train", range(30)) for span in one.spans]
+    marked = any(span.string for span in spans if span.role.label in ("state", "value"))
     assert marked == FAMILIES[family].has_strings

@@ -95,7 +95,7 @@ class CompositionTask(Task):
         return not FAMILIES[self.family].inline
 
     def without_effect(self, session: bool) -> dict[str, str]:
-        idle = {}
+        idle: dict[str, str] = {}
         if not FAMILIES[self.family].draws_texts:
             idle |= dict.fromkeys(("input_length", "alphabet"), f"for family {self.family}, which draws no texts")
         if self.parallel > 1:

@@ -45,6 +45,7 @@ def configurations(own: Path) -> Iterator[dict[str, Any]]:
     yield from ({"task": programs, "format": form} for form in ("cwm", "cwm_numbered", "repl"))
     yield from ({"task": task, "format": form} for task, form in zip((strings, *others), ("cwm", "symbolic", "repl")))
     yield {"task": {"kind": "composition", "family": "string_operations", "parallel": 4, "split_by": "inputs"}}
+    yield {"task": {"kind": "composition"}, "string_encoding": "spaced"}
     yield {"task": permutation, "reveal": {"spacing": 4}}
     yield from ({"task": task, "reveal": {"answer_only": True}} for task in (permutation, strings, programs))
 
@@ -54,6 +55,7 @@ OTHERS: dict[str, list[Any]] = {
     "context": [False],
     "first_line": [7, [5, 90]],
     "string_encoding": ["indexed"],
+    "encode_source": [True],
     "seed": [5],
     "reveal.spacing": [3.0],
     "reveal.at": [0.5],
@@ -181,6 +183,10 @@ def _has(data: DataConfig, key: str) -> bool:
     [
         ({"task": {"kind": "composition", "family": "math", "alphabet": "ab"}}, "task.alphabet ab does nothing for"),
         ({"task": {"kind": "permutation"}, "reveal": {"answer_only": True}, "memory": 2}, "memory 2 does nothing with"),
+        (
+            {"task": {"kind": "composition"}, "encode_source": True},
+            "encode_source True does nothing with string_encoding",
+        ),
         ({"task": {"kind": "programs", "path": "x"}, "seed": 3}, "seed 3 does nothing for task programs"),
     ],
 )

@@ -90,6 +90,11 @@ class CompositionDiagnostic(Diagnostic):
         """Every function alone, then compositions by depth and form."""
         if not isinstance(data.task, CompositionTask):
             raise ConfigError(f"diagnostic composition: needs data.task.kind composition, not {data.task.kind}")
+        if data.task.parallel > 1 and self.depths:
+            raise ConfigError(
+                f"diagnostic composition: programs of {data.task.parallel} parallel lines answer with their last line alone, which "
+                "says nothing of compositions: write `depths: []`, or `set.task.parallel: 1`"
+            )
         found, empty = [], []
         for family in self.families:
             cells = list(self._cells(data.task, family))

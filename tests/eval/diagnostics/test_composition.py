@@ -10,6 +10,7 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.tasks import Task
+from remedy.data_gen.tasks.families import FAMILIES
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.composition import CompositionDiagnostic, expectation_table
 from remedy.eval.diagnostics.composition_null import (
@@ -98,6 +99,16 @@ def test_a_function_alone_is_written_as_it_was_learnt(flatten: bool) -> None:
     data = DataConfig.model_validate({"task": task})
     (one,) = CompositionDiagnostic(depths=()).conditions(data, "test")
     assert ("t1 = " in example(one.data, "test", 0).trace.program.code) is flatten
+
+
+def test_functions_of_parallel_lines_are_asked_one_by_one_and_not_composed() -> None:
+    task = {"kind": "composition", "family": "string_operations", "parallel": 12, "split_by": "inputs"}
+    data = DataConfig.model_validate({"task": task})
+    asked = CompositionDiagnostic(families=("string_operations",), depths=()).conditions(data, "test")
+    assert [one.labels["function"] for one in asked] == list(FAMILIES["string_operations"].functions)
+    assert example(asked[0].data, "test", 0).program.count("'[::-1]\n") == 12
+    with pytest.raises(ConfigError, match="12 parallel lines answer with their last line alone"):
+        CompositionDiagnostic(families=("string_operations",)).conditions(data, "test")
 
 
 ZOO = ("booleans", "bitwise", "math", "characters", "lists", "sets", "dicts")

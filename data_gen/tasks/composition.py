@@ -54,6 +54,8 @@ class CompositionTask(Task):
     """Depths that the train split never has."""
     held_out_pairs: tuple[tuple[str, str], ...] = ()
     """Pairs of functions: programs of training and validation never apply the second to what the first returns."""
+    test_pairs: Literal["with", "without"] | None = None
+    """Test programs that have at least one held-out pair, or none, as in training; null: drawn as if none were held out."""
 
     @model_validator(mode="after")
     def _known(self) -> CompositionTask:
@@ -98,9 +100,11 @@ class CompositionTask(Task):
         idle: dict[str, str] = {}
         if not FAMILIES[self.family].draws_texts:
             idle |= dict.fromkeys(("input_length", "alphabet"), f"for family {self.family}, which draws no texts")
+        if not self.held_out_pairs:
+            idle["test_pairs"] = "without held_out_pairs"
         if self.parallel > 1:
             reason = f"in programs of {self.parallel} parallel lines"
-            idle |= dict.fromkeys(("flatten", "held_out_depths", "held_out_pairs"), reason)
+            idle |= dict.fromkeys(("flatten", "held_out_depths", "held_out_pairs", "test_pairs"), reason)
         return idle
 
     def split_rule(self) -> str:
@@ -188,7 +192,8 @@ class CompositionTask(Task):
         units = composed.inputs if self.split_by == "inputs" else (self.learnt(composed),)
         if split != ALL and any(split_of(text_hash(unit)) != split for unit in units):
             return False
-        if split in SEEN and self._pairs(composed):
+        asked = "without" if split in SEEN else self.test_pairs
+        if asked and (asked == "with") != bool(self._pairs(composed)):
             return False
         held_out = set(self.held_out_functions) & set(composed.functions) or composed.depth in self.held_out_depths
         return not (held_out and split == "train")
@@ -203,7 +208,8 @@ def listed(task: CompositionTask, split: str) -> tuple[Composition, ...] | None:
 
 @lru_cache(maxsize=64)
 def _space(task: CompositionTask) -> tuple[Composition, ...] | None:
-    found = outcomes(partial(compose, task), LISTED) if task.parallel == 1 else None
+    every = task.model_copy(update={"test_pairs": None})
+    found = outcomes(partial(compose, every), LISTED) if task.parallel == 1 else None
     return None if found is None else tuple({one.identity: one for one in reversed(found)}.values())
 
 
@@ -239,7 +245,12 @@ def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: 
         body = "".join(f"    t = {line.nested}\n" for line in lines) + "    return t\n"
     else:
         depth = draws.integer(*config.depth_range())
-        chosen = [tuple(draws.choice(config.function_names()) for _ in range(depth))]
+        names = [draws.choice(config.function_names()) for _ in range(depth)]
+        pairs = [pair for pair in config.held_out_pairs if {*pair} <= {*config.function_names()}]
+        if config.test_pairs == "with" and split not in SEEN and depth > 1 and pairs:  # by chance few programs have one
+            start = draws.integer(0, depth - 2)
+            names[start : start + 2] = draws.choice(pairs)
+        chosen = [tuple(names)]
         lines = [_line(config, draws, inputs, chosen[0])]
         steps = "".join(f"    t{number} = {step}\n" for number, step in enumerate(lines[0].steps, start=1))
         body = f"{steps}    return t{depth}\n" if config.flatten else f"    return {lines[0].nested}\n"

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from remedy.messages import install
+from remedy.models.cpu_training import use_fast_layers
 from remedy.models.decoder import Block, DecoderForCausalLM
+from remedy.models.protocol import CausalLM
 from remedy.processes import module_command, this_process
 from remedy.settings import ConfigError, UserError
 from remedy.train.config import DeepSpeedSettings, RunConfig, TrainSettings
+from remedy.train.masters import MasterWeights
 
 JSON_FILE = "deepspeed.json"
 FILLED: dict[str, Any] = {
@@ -141,6 +144,27 @@ class FixUniversalOptimizerState(TrainerCallback):
         # Trainer makes two groups: what decays, and what does not.
         for group, decay in zip(optimizer.param_groups, (args.weight_decay, 0.0)):
             group["weight_decay"] = decay
+
+
+def learn_without_autocast(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
+    """Let a pretrained model learn in bfloat16 on a CPU with its weights held in it; returns what the Trainer needs for that.
+
+    Autocast would cast all weights in every step. It remains on GPUs, for a decoder of this project's own, and for models with parts
+    that Transformers keeps in float32.
+    """
+    base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    kept = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
+    if not (arguments.bf16 and arguments.use_cpu) or arguments.deepspeed:
+        return {}
+    if isinstance(base, DecoderForCausalLM) or kept:
+        return {}
+    arguments.bf16, arguments.mixed_precision = False, "no"
+    for weight in model.parameters():  # PEFT leaves whole embeddings in the precision of frozen weights
+        if weight.requires_grad:
+            weight.data = weight.data.float()
+    if not config.train.torch_compile:
+        use_fast_layers(model)
+    return {"optimizer_cls_and_kwargs": (MasterWeights, Trainer.get_optimizer_cls_and_kwargs(arguments)[1])}
 
 
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:

@@ -103,7 +103,8 @@ class TrainSettings(Settings):
     adam_beta2: float = Field(default=0.98, gt=0, lt=1)
     """AdamW's decay rate of the mean squared gradient."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """bf16 and fp16 compute in half precision on weights kept in float32; fp16 on CUDA only."""
+    """bf16 and fp16 compute in half precision on weights kept in float32; fp16 on CUDA only. On a CPU, bf16 pays with
+    AMX instructions."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass in place of keeping them, to save memory."""
     torch_compile: bool = False

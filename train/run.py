@@ -22,6 +22,7 @@ from remedy.data_gen.roles import Role
 from remedy.files import write_text
 from remedy.models.card import write_card
 from remedy.models.config import DecoderSettings, matched
+from remedy.models.cpu_training import precision_advice
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read
@@ -39,6 +40,7 @@ from remedy.train.arguments import (
     JSON_FILE,
     FixUniversalOptimizerState,
     gather_by_layer,
+    learn_without_autocast,
     to_universal,
     training_arguments,
     zero_stage,
@@ -109,7 +111,8 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if checkpoint is not None:
         callbacks.append(NewSchedule(checkpoint))
     show = tracking.samples if config.tracking.wandb else None
-    trainer = RowTrainer(config, tokenizer, rows, show, model=model, args=arguments, callbacks=callbacks)
+    options = learn_without_autocast(config, arguments, model)
+    trainer = RowTrainer(config, tokenizer, rows, show, model=model, args=arguments, callbacks=callbacks, **options)
     if process.is_main:
         announce(config, model, arguments.device)
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
@@ -268,6 +271,9 @@ def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
     """Log what is trained, and by which kernels."""
     count, steps = f"{parameter_count(model):,}", config.train.total_steps
     log.info("%s: %s trained parameters, %d steps", config.name, count, steps)
+    advice = precision_advice(config.train.precision) if device.type == "cpu" else None
+    if advice is not None and not isinstance(config.model, DecoderSettings):
+        log.warning("%s", advice)
     if isinstance(config.model, DecoderSettings) and config.model.match is not None:
         log.info("%s", matched(config.model).sentence(config.model.match))
     if isinstance(model, DecoderForCausalLM):

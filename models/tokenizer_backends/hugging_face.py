@@ -36,6 +36,11 @@ class HuggingFaceSettings(SubwordSettings):
 
     def build(self, data: DataConfig | None = None) -> HuggingFace:
         found = HuggingFace(self.name_or_path)
+        if self.string_tokenization == "filled" and not found.tokenizer.is_fast:
+            raise TokenizerError(
+                f"tokenizer {self.name_or_path!r} does not say which characters a token stands for, so it has no number of fillers: "
+                "use another, or another tokenizer.string_tokenization than filled"
+            )
         begin = found.tokenizer.bos_token
         if (
             begin != Special.BEGIN_OF_TEXT.value

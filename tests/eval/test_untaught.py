@@ -20,8 +20,8 @@ from remedy.train.config import RunConfig
 from remedy.train.run import train
 from tests.train.launching import CONFIG
 
-EXAMPLES = 12
-DATA = {"task": {"kind": "permutation", "n": 2, "moves": "swaps", "length": [1, 3]}, "format": "cwm_numbers"}
+EXAMPLES = 8
+DATA = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": [1, 3]}, "format": "cwm_numbers"}
 RUN = {
     **CONFIG,
     "data": DATA,
@@ -47,7 +47,7 @@ def test_a_model_of_states_alone_has_its_rate_and_what_it_lacks_is_said(
     printed = capsys.readouterr().out
     forcing = ["teacher_forced", "free"]
     asked = {"diagnostics": [{"kind": "programs", "forcing": forcing, "answer_only": [False], "examples": EXAMPLES}]}
-    config = build(EvalConfig, {**asked, "split": "validation", "max_new_tokens": 200}, "x")
+    config = build(EvalConfig, {**asked, "split": "validation", "max_new_tokens": 40}, "x")
     with caplog.at_level(logging.WARNING):
         summary = evaluate_checkpoint(output, config, tmp_path / "found", "run", progress=lambda _: None)
     lacks = "free leaves structure, action, event to the model, which train.loss_roles never supervised"

@@ -54,9 +54,8 @@ def test_figures_are_those_of_one_token_after_another_and_of_the_validation_spli
 
     torch.manual_seed(0)
     table = torch.randn(len(tokenizer.settings.kind) + tokenizer.vocab_size, tokenizer.vocab_size)
-    # A model that knows the true next token after every second token, so that some examples' roles are exact.
-    ids = torch.cat([torch.from_numpy(row.ids) for row in rows])
-    for before, after in list(zip(ids.tolist(), ids[1:].tolist()))[::2]:
+    # A model that knows what follows what in the first example, so that some parts are right.
+    for before, after in zip(rows[0].ids.tolist(), rows[0].ids[1:].tolist()):
         table[before, after] += 5
 
     class Bigrams(torch.nn.Module):

@@ -58,6 +58,8 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Attend as Transformers' `sdpa` does; in bfloat16, where something is learnt, with another backward pass."""
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value = (part.to(torch.get_autocast_dtype("cpu")) for part in (query, key, value))
     ours = torch.is_grad_enabled() and query.dtype is torch.bfloat16 and query.shape[2] == key.shape[2]
     if not ours or dropout or kwargs.get("position_bias") is not None:
         options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, **kwargs}

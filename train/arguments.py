@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from remedy.messages import install
@@ -146,25 +147,32 @@ class FixUniversalOptimizerState(TrainerCallback):
             group["weight_decay"] = decay
 
 
-def learn_without_autocast(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
-    """Let a pretrained model learn in bfloat16 on a CPU with its weights held in it; returns what the Trainer needs for that.
+def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
+    """Let a pretrained model learn on a CPU with weights in bfloat16; returns what the Trainer needs for that.
 
-    Autocast would cast all weights in every step. It remains on GPUs, for a decoder of this project's own, and for models with parts
-    that Transformers keeps in float32.
+    Autocast alone would cast them in every step. Of a whole model the linear layers are held so, and autocast keeps what flows between
+    layers in float32. With LoRA that is in bfloat16, as the frozen weights are; so are then the adapters, without autocast.
     """
-    base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    adapted = hasattr(model, "get_base_model")
+    base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
     kept = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
     if not (arguments.bf16 and arguments.use_cpu) or arguments.deepspeed:
         return {}
     if isinstance(base, DecoderForCausalLM) or kept:
         return {}
-    arguments.bf16, arguments.mixed_precision = False, "no"
-    for weight in model.parameters():  # PEFT leaves whole embeddings in the precision of frozen weights
-        if weight.requires_grad:
-            weight.data = weight.data.float()
+    if not adapted:
+        tables = {id(module.weight) for module in base.modules() if isinstance(module, nn.Embedding)}
+        linear = [module.weight for module in base.modules() if isinstance(module, nn.Linear)]
+        rounded = [weight for weight in linear if id(weight) not in tables]
+    else:
+        arguments.bf16, arguments.mixed_precision = False, "no"
+        rounded = [weight for weight in model.parameters() if weight.requires_grad]
+    for weight in rounded:  # PEFT leaves whole embeddings in the precision of frozen weights
+        weight.data = weight.data.float()
     if not config.train.torch_compile:
         use_fast_layers(model)
-    return {"optimizer_cls_and_kwargs": (MasterWeights, Trainer.get_optimizer_cls_and_kwargs(arguments)[1])}
+    options = Trainer.get_optimizer_cls_and_kwargs(arguments)[1]
+    return {"optimizer_cls_and_kwargs": (MasterWeights, {**options, "rounded": rounded})}
 
 
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:

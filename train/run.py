@@ -40,7 +40,7 @@ from remedy.train.arguments import (
     JSON_FILE,
     FixUniversalOptimizerState,
     gather_by_layer,
-    learn_without_autocast,
+    hold_in_bf16,
     to_universal,
     training_arguments,
     zero_stage,
@@ -111,7 +111,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if checkpoint is not None:
         callbacks.append(NewSchedule(checkpoint))
     show = tracking.samples if config.tracking.wandb else None
-    options = learn_without_autocast(config, arguments, model)
+    options = hold_in_bf16(config, arguments, model)
     trainer = RowTrainer(config, tokenizer, rows, show, model=model, args=arguments, callbacks=callbacks, **options)
     if process.is_main:
         announce(config, model, arguments.device)

@@ -22,7 +22,7 @@ from tests.train.launching import CONFIG, curve, written
 
 def test_updates_below_bfloat16s_steps_add_up() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
-    optimizer = MasterWeights([{"params": [weight], "weight_decay": 0.0}], lr=1e-4)
+    optimizer = MasterWeights([{"params": [weight], "weight_decay": 0.0}], [weight], lr=1e-4)
     for _ in range(50):
         weight.grad = torch.ones(3, dtype=torch.bfloat16)
         optimizer.step()
@@ -36,7 +36,7 @@ def test_updates_below_bfloat16s_steps_add_up() -> None:
 
 
 @pytest.mark.parametrize("lora", [None, {"r": 2}, {"r": 2, "embeddings": "all", "lora_dropout": 0.1}], ids=str)
-def test_a_pretrained_model_learns_without_autocast_as_in_float32_and_resumes_to_the_bit(
+def test_a_pretrained_model_held_in_bf16_learns_as_in_float32_and_resumes_to_the_bit(
     lora: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_llama(True, tmp_path / "base", bos_token="<s>", eos_token="</s>", pad_token="</s>")
@@ -53,7 +53,7 @@ def test_a_pretrained_model_learns_without_autocast_as_in_float32_and_resumes_to
 
     def seen(self: run.RowTrainer, model: Any, inputs: dict[str, torch.Tensor], *more: object) -> object:
         attention = self.model.config._attn_implementation  # type: ignore[union-attr]
-        learnt.append((torch.is_autocast_enabled("cpu"), {p.dtype for p in model.parameters()}, attention))
+        learnt.append((self.args.bf16, {p.dtype for p in model.parameters()}, attention))
         return step(self, model, inputs, *more)
 
     monkeypatch.setattr(run.RowTrainer, "training_step", seen)
@@ -64,7 +64,8 @@ def test_a_pretrained_model_learns_without_autocast_as_in_float32_and_resumes_to
     exact = trained("fp32")
     learnt.clear()
     whole = trained("whole", "train.precision=bf16")
-    assert learnt == [(False, {torch.bfloat16}, ATTENTION)] * 4
+    dtypes = {torch.bfloat16} if lora else {torch.bfloat16, torch.float32}
+    assert learnt == [(lora is None, dtypes, ATTENTION)] * 4
     assert [row[1] for row in curve(whole)] == pytest.approx([row[1] for row in curve(exact)], rel=1e-3)
     saved = load_file(next(whole.glob("*model.safetensors")))
     assert {part.dtype for part in saved.values()} == {torch.float32}

@@ -22,7 +22,10 @@ def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
     if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
         raise ConfigError(f"diagnostics: the condition {twice} is there twice: remove one")
     _refuse_idle(config, subject, found)
-    return found
+    supervised = (subject.training or {}).get("supervised")
+    if supervised is None:
+        return found
+    return [condition.model_copy(update={"supervised": tuple(supervised)}) for condition in found]
 
 
 def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -> None:

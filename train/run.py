@@ -193,7 +193,8 @@ def _finish(
     tokenizer.save(output)
     if isinstance(config.model, DecoderSettings):
         tokenizer.publish(output)
-    write_json(output / TRAINING, {**training_account(config, state, computed), **plugins_section()})
+    account = training_account(config, tokenizer, state, computed)
+    write_json(output / TRAINING, {**account, **plugins_section()})
     write_card(output)
     seal_model(output)
 
@@ -216,14 +217,16 @@ def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderC
     return DecoderConfig.from_settings(config, tokenizer.vocab_size, tokenizer.fingerprint, **ids)
 
 
-def training_account(config: RunConfig, state: TrainerState, computed: Computed | None) -> Training:
+def training_account(
+    config: RunConfig, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
+) -> Training:
     """Account for a finished training: its steps, examples, tokens, FLOPs and validation."""
     settings = config.train
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
     validated = {record["step"]: record for record in state.log_history if "eval_loss" in record}
     figures = {n.removeprefix("eval_"): f for n, f in validated.get(step, {}).items() if n.startswith("eval_")}
-    return {
+    account: Training = {
         "steps": state.global_step,
         "examples": state.global_step * settings.batch_size * settings.pack,
         "tokens": state.num_input_tokens_seen,
@@ -237,6 +240,9 @@ def training_account(config: RunConfig, state: TrainerState, computed: Computed 
         "curve": [(at, one["eval_loss"], one["eval_exact_match"]) for at, one in validated.items()],
         "computed": computed,
     }
+    if isinstance(config.model, DecoderSettings) or tokenizer.new_ids:
+        account["supervised"] = list(settings.loss_roles)
+    return account
 
 
 def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:

@@ -10,7 +10,7 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, RoleName
 from remedy.data_gen.splits import SEEN
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.render import FORMATS
@@ -35,6 +35,8 @@ class Condition(Settings):
     examples: int
     split: str
     own_labels: dict[str, LabelValue]
+    supervised: tuple[RoleName, ...] | None = None
+    """The only roles that training supervised; teacher forcing asks for no others. None: all, or not known."""
 
     @property
     def labels(self) -> dict[str, LabelValue]:

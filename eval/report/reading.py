@@ -13,7 +13,7 @@ from remedy.checksums import digest_of, read_json, read_table
 from remedy.eval.costs import PATTERNS, TOKENS
 from remedy.eval.costs import REQUEST as MEASURED
 from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
-from remedy.eval.records.remarks import untrained
+from remedy.eval.records.remarks import Knowledge
 from remedy.eval.records.schema import CURE, LabelValue, read_records, traced_only
 from remedy.eval.records.summary import ConditionSummary, summarise
 from remedy.eval.report.planned import SELECTION, Missing, named
@@ -87,10 +87,10 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
                 raise UserError(f"{folder / RECORDS}: the records of {said} are missing; evaluate again")
             found.missing.append(Missing(request["run"], variant, absent))
             log.warning("%s: not evaluated yet, so not in the report: %s", folder, said)
-        why = untrained(request.get("training"), request.get("new_tokens", 0))
+        knowledge = Knowledge(request.get("training"), request.get("new_tokens", 0))
         for slug in [slug for slug in paths if slug not in absent]:
             mine = read_records(paths[slug], evaluation).assign(variant=variant)
-            (condition,) = summarise(mine, why)
+            (condition,) = summarise(mine, knowledge)
             records.append(mine)
             found.conditions.append(condition)
             key = condition["run"], condition["diagnostic"], frozenset(condition["labels"].items())

@@ -79,7 +79,7 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
         left = f" {plural(unknown, 'training')} could not be measured." if unknown else ""
         console.print(
             f"All that was measured takes {duration(total)} one after another, {duration(total / at_once)} if {at_once} at a time are "
-            f"as fast as one alone.{left} Measured: of the first training of each row, one step of each stage, alone, with "
+            f"as fast as one alone.{left} Measured: of the first training of each row, steps of each stage, alone, with "
             f"{plural(config.threads, 'thread')} (on a CPU the processor's time, which other programs hardly change), and a process's "
             "memory at its peak. Inferred: all other steps and trainings, by number; stages for which time was short, by their tokens. "
             "Not measured: evaluation, validation, saving."

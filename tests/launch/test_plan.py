@@ -11,8 +11,10 @@ from rich.console import Console
 
 from remedy.eval.stats.power import smallest_difference
 from remedy.launch.experiment import ExperimentConfig
+from remedy.launch.jobs import conditions, expand
 from remedy.launch.plan import print_plan
 from remedy.settings import build
+from tests.eval.made_records import made, write_evaluation
 from tests.launch.in_process import remedy
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -96,13 +98,39 @@ def test_states_of_a_program_are_counted_in_its_cluster(tmp_path: Path) -> None:
     assert [cell.strip() for cell in row.split("│")[3:8]] == cells
 
 
+def test_rates_and_spreads_are_those_of_runs_that_are_done(tmp_path: Path) -> None:
+    """A run that was evaluated otherwise does not count."""
+    seeds = {"groups": {"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}}}
+    config = build(ExperimentConfig, {"name": "e", "output": str(tmp_path), **seeds})
+    rights = {"a": (10, 20, 30), "b": (40, 41, 42, 0)}
+    for run, counts in rights.items():
+        jobs = [job for job in expand(config, "e") if job.variant.startswith(run)]
+        for number, (job, count) in enumerate(zip(jobs, counts)):
+            _, condition = conditions(job)
+            done = made(
+                [place < count for place in range(50)],
+                run=job.name,
+                labels=condition.labels,
+                condition=condition.slug,
+            )
+            assert job.evaluate is not None
+            asked = job.evaluate.asked | ({"split": "all"} if number == 3 else {})
+            write_evaluation(job.folder / "evaluation", done, variant=job.variant, evaluation=asked)
+    row = next(line for line in printed(tmp_path, **seeds).splitlines() if "b (length 4)" in line)
+    seen = f"{100 * smallest_difference((5, 5), 50, rate=0.4, spread=0.2):.0f} points"
+    assert [cell.strip() for cell in row.split("│")[4:7]] == ["40%*", "20*", seen]
+
+
 @pytest.mark.slow
-def test_the_plan_of_a_shipped_experiment_says_its_cost_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_plan_of_a_shipped_experiment_says_its_cost_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     config, output = REPOSITORY / "configs/experiment/quickstart.yaml", f"output={tmp_path}"
     model = "groups.strings.base.model={kind: pretrained, name_or_path: facebook/no-such}"
     ended = remedy(["run", config, output, model, "--plan"], 300)
     assert ended.status == 0, ended.errors
-    assert re.search(r"│ attention +│ 4 +│ 7\d\d k +│ \d+% +│ \d+ G +│ [^│]* s +│ [^│]* s +│ 0\.\d GiB │", ended.output)
+    assert re.search(r"│ attention +│ 4 +│ \d+ k +│ \d+% +│ \d+ G +│ [^│]* s +│ [^│]* s +│ 0\.\d GiB │", ended.output)
     assert "character-strings: not measured: model 'facebook/no-such' cannot be loaded" in " ".join(
         ended.output.split()
     )

@@ -42,8 +42,10 @@ def independent(units: float, clusters: int, within: float = WITHIN) -> float:
 
 @cache
 def separating(seeds: tuple[float, float]) -> float:
-    """How far apart recipes lie, in standard deviations of seeds, if all seeds of the better are above the other's with probability
-    `POWER`."""
+    """Find the distance of two recipes at which their seeds do not mix, with probability `POWER`.
+
+    In standard deviations of seeds; the better recipe's are all above the other's.
+    """
     generator = np.random.default_rng(0)
     noise = [generator.normal(size=(4000, 1 if math.isinf(count) else int(count))) for count in seeds]
     before, after = (side * (not math.isinf(count)) for side, count in zip(noise, seeds))

@@ -64,12 +64,11 @@ class HuggingFace(SubwordBackend):
     def __init__(self, name: str) -> None:
         from transformers import AutoTokenizer
 
-        from remedy.models.hub_loading import read, refuse_vast
+        from remedy.models.hub_loading import cannot_load, read, refuse_vast
 
         refuse_vast(name)
         tokenizer: Any = read(
-            f"tokenizer {name!r} cannot be loaded: give the folder of a local copy as tokenizer.name_or_path, or check the hub's "
-            "access",
+            cannot_load("tokenizer", name, "tokenizer.name_or_path"),
             lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False),
             TokenizerError,
         )

@@ -121,13 +121,13 @@ def test_a_program_is_shown_without_pytorch() -> None:
 
 
 def test_a_program_says_how_it_ended_and_takes_input(tmp_path: Path) -> None:
-    function, random = tmp_path / "function.py", tmp_path / "random.py"
+    function, clock = tmp_path / "function.py", tmp_path / "clock.py"
     function.write_text("def f(s, n):\n    return s * n\n")
     text = remedy(["show", function, "--input", "'ab', 2", "--text"]).output
     assert text.endswith("<|arg_sep|>\"'abab'\"<|frame_sep|><|end_of_text|>\n")
     assert "defines f: give its arguments with --input" in remedy(["show", function]).errors
-    random.write_text("import random\ndef main():  # << START_OF_TRACE\n    return random.random()\n")
-    assert re.search(r"^outcome: unstable \(.*random\.py: ", remedy(["show", random]).output, re.MULTILINE)
-    refused = remedy(["show", random, "--text"])
+    clock.write_text("import time\ndef main():  # << START_OF_TRACE\n    return time.time()\n")
+    assert re.search(r"^outcome: unstable \(.*clock\.py: ", remedy(["show", clock]).output, re.MULTILINE)
+    refused = remedy(["show", clock, "--text"])
     assert (refused.status, refused.output) == (2, "")
     assert "error: --text: there is no trace: unstable (" in refused.errors

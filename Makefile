@@ -30,7 +30,7 @@ docs-site: .venv/ready ## build the documents as a site: open build/site/index.h
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	$(BIN)/mkdocs build --quiet
 
-picture: .venv/ready-dev ## draw the chart of docs/architecture.md anew from the imports
+picture: .venv/ready-dev ## draw the chart of docs/architecture.md, and docs/images with Chromium, anew
 	$(BIN)/python -m benchmarks.picture
 
 test-fast: .venv/ready-dev ## run all tests but those marked slow (which train models or start many processes)

@@ -15,6 +15,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import repeat
 
 from remedy import rng
 from remedy.data_gen.config import DataConfig
@@ -37,6 +38,8 @@ OVER_BUDGET = "budget"
 """The outcome of a program whose trace has too many tokens under any reveal."""
 NO_RESULT = "raised"
 """The outcome of a program that raised, where its returned value alone is asked for: it has none."""
+NOT_RUN = ProgramError("not run", "not run")
+"""The outcome of a program that is only drawn."""
 SAMPLE, LISTED = 50, 8
 """Given programs that are tried before an experiment, at most, and how many of those that have no trace are listed."""
 
@@ -123,8 +126,10 @@ def examples(data: DataConfig, split: str, indices: Sequence[int], workers: int 
         return [write(execution, data) for execution in executions(data, split, indices, workers)]
 
 
-def executions(data: DataConfig, split: str, indices: Sequence[int], workers: int = 1) -> list[Execution]:
-    """Execute the program at each index.
+def executions(
+    data: DataConfig, split: str, indices: Sequence[int], workers: int = 1, run: bool = True
+) -> list[Execution]:
+    """Execute the program at each index; not `run`, only draw it.
 
     Raises:
         ConfigError: the task has no program of this split, or none at an index; or `reveal.at` goes by marks, and none has any.
@@ -137,7 +142,7 @@ def executions(data: DataConfig, split: str, indices: Sequence[int], workers: in
         )
     with collector_paused():
         drawn = [_marked(one, data) for one in task.draw(split, places, data.seed, data.writes_sessions)]
-        outcomes = task.execute(drawn, allows_partial_trace(data.reveal), workers)
+        outcomes = task.execute(drawn, allows_partial_trace(data.reveal), workers) if run else repeat(NOT_RUN)
         done = (Execution(i, split, one, _checked(one, outcome)) for i, one, outcome in zip(places, drawn, outcomes))
         return [_placed(_encoded(execution, data), data) for execution in done]
 

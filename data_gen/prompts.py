@@ -3,50 +3,13 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.execution.program import MARKER, Event, Frame, Program, Trace, Value
-from remedy.data_gen.rewrites.names import Names
+from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.render import FORMATS, render
-from remedy.messages import one_line, shown
 from remedy.settings import UserError
-
-FUNCTION = "f"
-"""The function that is called with a given input, as in the JSONL lines of the `programs` task."""
-
-
-def read_program(file: Path, arguments: str | None = None) -> Program:
-    """A user's program: a file with a marked entry point or, with `arguments`, one that defines `f`. Nothing of it is run.
-
-    Raises:
-        UserError: the file cannot be read, is not Python, or defines no `f`; or the arguments are none.
-        ProgramError: it marks no function that can be an entry point.
-    """
-    try:
-        code = file.read_text(encoding="utf-8-sig")
-        bound = Names(ast.parse(code)).bound
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
-    except SyntaxError as error:
-        raise UserError(f"{file}: is not Python: {one_line(error.msg)} (line {error.lineno})") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"{file}: is not Python: {one_line(str(error))}") from None
-    if arguments is None:
-        program = Program(code, str(file))
-        if MARKER not in code and FUNCTION in bound:
-            raise UserError(f"{file}: marks no entry point, and defines {FUNCTION}: give its arguments with --input")
-    elif MARKER in code:
-        raise UserError(f"{file}: marks an entry point, which takes no arguments: remove --input, or `{MARKER}`")
-    elif FUNCTION not in bound:
-        raise UserError(f"{file}: defines no function {FUNCTION}, which --input gives arguments to")
-    else:
-        _check_arguments(arguments)
-        program = Program.from_call(code, arguments, str(file), FUNCTION)
-    program.entry_point()
-    return program
 
 
 def prompt_spans(program: Program, data: DataConfig) -> list[Span]:
@@ -73,18 +36,6 @@ def prompt_spans(program: Program, data: DataConfig) -> list[Span]:
         Trace(program, frames), data.format, data.reveal, context=data.context, string_encoding=data.string_encoding
     )
     return [span for span in written.spans if span.role is Role.CONTEXT]
-
-
-def _check_arguments(arguments: str) -> None:
-    whole = f"{FUNCTION}({arguments})"
-    try:
-        called = ast.parse(whole, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        called = None
-    match called:
-        case ast.Call(func=ast.Name(), end_lineno=1, end_col_offset=end) if end == len(whole.encode()):
-            return
-    raise UserError(f"--input {shown(arguments)}: is not the arguments of a call, on one line, such as \"'abc', 3\"")
 
 
 def _has_parameters(program: Program, line: int) -> bool:

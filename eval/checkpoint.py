@@ -13,6 +13,7 @@ from remedy.data_gen.config import DataConfig, read_stored_run
 from remedy.data_gen.held_out import draws_other_pairs
 from remedy.data_gen.tasks import Task
 from remedy.eval.config import EvalConfig
+from remedy.eval.generators import LocalGenerator, ServedGenerator
 from remedy.eval.records.folder import Checkpoint
 from remedy.models.config import SHAPE, DecoderSettings
 from remedy.models.flops import token_cost, weight_count
@@ -21,6 +22,7 @@ from remedy.models.mixers import MIXERS
 from remedy.models.model_manifest import CONFIG_FILE, read_training, recorded_weights
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
+from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import ConfigError, apply_changes, build
 
@@ -68,6 +70,15 @@ def load_evaluated(checkpoint: str, config: EvalConfig) -> tuple[CausalLM, Trace
     if config.backend is not None:
         return load_outline(checkpoint)
     return load_checkpoint(checkpoint, None, config.precision, config.load_in_4bit, config.device_map)
+
+
+def generator_of(
+    model: CausalLM, tokenizer: TraceTokenizer, config: EvalConfig, name: str
+) -> LocalGenerator | ServedGenerator:
+    """Choose what writes the traces: the model, or a server that holds it. `name`: what messages call it."""
+    if config.backend is not None:
+        return ServedGenerator(config.backend, tokenizer, name, config.batch_size)
+    return LocalGenerator(ModelReader(model, name), tokenizer, config.batch_size)
 
 
 def weights_digest(model: CausalLM) -> str:

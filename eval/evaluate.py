@@ -22,7 +22,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.window_examples import longest_seen
-from remedy.eval.checkpoint import Subject, describe, for_checkpoint, load_evaluated
+from remedy.eval.checkpoint import Subject, describe, for_checkpoint, generator_of, load_evaluated
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import check_interpreter
@@ -30,7 +30,7 @@ from remedy.eval.decoding.forcings import TEACHER_FORCED, constraint_of, fed_rol
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.permutation import solved_horizons
 from remedy.eval.distributed import Rank
-from remedy.eval.generators import Generator, Journal, Kept, LocalGenerator, ServedGenerator, Writer
+from remedy.eval.generators import Generator, Journal, Kept, ServedGenerator, Writer
 from remedy.eval.progress import Meter, Progress
 from remedy.eval.records.folder import (
     GENERATIONS,
@@ -49,7 +49,6 @@ from remedy.eval.scoring import score_batch, write_batch
 from remedy.models.encoding import encoded_examples
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
-from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.owner import owned
 from remedy.plugins import plugins_section
@@ -116,7 +115,7 @@ def evaluate(
             check_interpreter(constraint, condition.data)
     rank = rank or Rank()
     config.refuse_on(rank.process.world_size)
-    generator = _generator(model, tokenizer, config, name)
+    generator = generator_of(model, tokenizer, config, name)
     weights = subject.weights or (f"served: {generator.about.model}" if isinstance(generator, ServedGenerator) else "")
     request = {
         "run": name,
@@ -263,14 +262,6 @@ class _Work:
             f"{condition.slug}: {len(long)} of {len(lengths)} examples have more than the {context.tokens:,} tokens of "
             f"{self.generator.name} ({context.setting}), up to {max(long):,}: {what}"
         )
-
-
-def _generator(
-    model: CausalLM, tokenizer: TraceTokenizer, config: EvalConfig, name: str
-) -> LocalGenerator | ServedGenerator:
-    if config.backend is not None:
-        return ServedGenerator(config.backend, tokenizer, name, config.batch_size)
-    return LocalGenerator(ModelReader(model, name), tokenizer, config.batch_size)
 
 
 class Ran(NamedTuple):

@@ -27,11 +27,7 @@ MAIN = {
 """Commands of the main path, in its order, each with the module of its function (and its name, if that is another) and its line in
 `--help`; the others are tools."""
 TOOLS = {
-    "trace": ("trace:print_trace", "Print prompt and trace of a program, exactly as a model sees them."),
-    "rewrite": (
-        "trace:print_rewrite",
-        "Print a file with its functions rewritten so that they do the same in smaller steps.",
-    ),
+    "rewrite": ("rewrite", "Print a file with its functions rewritten so that they do the same in smaller steps."),
     "simulate": (
         "simulate",
         "Print a model's trace of your program, frame by frame, with the model's own probability of it.",

@@ -42,6 +42,10 @@ MaybePath = Optional[Path]  # noqa: UP045
 MaybeTexts = Optional[list[str]]  # noqa: UP045
 Overrides = Annotated[MaybeTexts, typer.Argument(metavar="[key=value ...]", help="settings to change")]
 Checkpoint = Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")]
+Arguments = Annotated[
+    MaybeText, typer.Option(help="arguments of `f`, in a program that marks no function: \"'abc', 3\"")
+]
+Page = Annotated[MaybePath, target("write a page instead")]
 Workers = Annotated[int, typer.Option(min=1, max=1000, help="processes")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +13,9 @@ from remedy.data_gen.config import read_stored_run
 from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import SPLITS
 from remedy.files import write_text
-from remedy.launch.console import MaybeInt, MaybePath, Overrides, target
+from remedy.launch.console import Arguments, MaybeInt, Overrides, Page
 from remedy.messages import suggest
-from remedy.settings import ConfigError, apply_changes, parse_overrides, read_yaml, resolve
+from remedy.settings import ConfigError, UserError, apply_changes, parse_overrides, read_yaml, resolve
 
 if TYPE_CHECKING:
     from remedy.eval.view.model import View
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 TAKES = {
     "evaluation.json": ("an evaluation's folder", ("--index", "--condition")),
-    "manifest.json": ("a data set's folder", ("--index", "--split")),
-    "": ("a configuration or a program", ("--index", "--split", "key=value")),
+    "manifest.json": ("a data set's folder", ("--index", "--split", "--text")),
+    ".py": ("a program", ("--input", "--text", "key=value")),
+    "": ("a configuration", ("--index", "--split", "--text", "key=value")),
 }
 """What marks a source, what it then is, and the options that go with it."""
 SHOWN = ("evaluation.json", "manifest.json", "evaluation/evaluation.json", "config.yaml", "train.yaml")
@@ -37,73 +38,72 @@ LEARNT = frozenset(Role) - {Role.CONTEXT}
 
 
 def show(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="a .py file with a marked function, a YAML file, or the folder of a data set, run or evaluation"
-        ),
-    ],
+    source: Annotated[str, typer.Argument(help="a .py or YAML file, or the folder of a data set, run or evaluation")],
     overrides: Overrides = None,
+    input: Arguments = None,
     index: Annotated[MaybeInt, typer.Option(min=0, help="which example (default: 0)")] = None,
-    split: Annotated[
-        str, typer.Option(help="train, validation or test; all: of given programs (default: the first that there is)")
-    ] = "",
-    condition: Annotated[
-        str,
-        typer.Option(help="of an evaluation: words of the condition, for example 'length=8 free' (default: the first)"),
-    ] = "",
+    split: Annotated[str, typer.Option(help="train, validation, test, or all programs (default: the first)")] = "",
+    condition: Annotated[str, typer.Option(help="of an evaluation, such as 'length=8 free' (default: the first)")] = "",
+    text: Annotated[bool, typer.Option("--text", help="prompt and trace alone, exactly as a model sees them")] = False,
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
-    html: Annotated[MaybePath, target("write a page instead")] = None,
+    html: Page = None,
 ) -> None:
-    """Show a program's trace, an example or a decoded record by role; what is not supervised is grey."""
+    """Show a program's trace, an example or a decoded record by role; what is not supervised is grey.
+
+    A program marks the function to start from with `# << START_OF_TRACE`, or defines `f`, to which --input gives arguments. It is run
+    three times, as given programs are. Its settings: format, reveal.*, string_encoding, memory, tracer.* and tokenizer.*, as in a
+    data configuration. For example reveal.spacing=4 reveal.locals=diff format=repl.
+    """
     path, kind = _found(Path(source), bool(overrides or split))
-    given = {"--condition": condition, "--split": split, "key=value": overrides}
     what, takes = TAKES[kind]
+    given = {"--index": index is not None, "--condition": condition, "--split": split, "--input": input is not None}
+    given |= {"--text": text, "key=value": overrides}
     if refused := [option for option, value in given.items() if value and option not in takes]:
-        raise ConfigError(f"{source}: is {what}, which takes {' and '.join(takes)}: remove {refused[0]}")
-    from rich.console import Console  # what follows takes seconds to import
-
-    from remedy.eval.view.terminal import page, show_view
-
-    console = Console()
+        raise ConfigError(f"{source}: is {what}, which takes {', '.join(takes)}: remove {refused[0]}")
+    if text and (ids or html is not None):
+        raise ConfigError(f"--text: shows neither ids nor a page: remove it, or {'--ids' if ids else '--html'}")
     if kind == "evaluation.json":
-        view, said = _record_view(path, index or 0, condition)
-        if said:
-            console.print(said, markup=False, soft_wrap=True)
-    elif kind:
+        from remedy.eval.view.records import opened_view
+
+        view = opened_view(path, index or 0, condition)
+    elif kind == "manifest.json":
         view = data_set_view(path, index or 0, split)
     else:
-        view = example_view(load_source(path, overrides or [], path != Path(source)), path, index or 0, split)
-    if html is None:
-        show_view(view, console, ids)
-    else:
+        settings = load_source(path, overrides or [], path != Path(source), input)
+        view = example_view(settings, path, index or 0, split or ("all" if kind else ""))
+    if text and "outcome" in view.facts:
+        raise UserError(f"--text: there is no trace: {view.facts['outcome']}")
+    present(view, html, ids, text)
+
+
+def present(view: View, html: Path | None, ids: bool = False, text: bool = False) -> None:
+    """Print a view, or its text alone, or write it as a page."""
+    from rich.console import Console  # what follows takes seconds to import
+
+    from remedy.eval.view.terminal import page, show_text, show_view
+
+    console = Console()
+    if html is not None:
         write_text(html, page(view, ids))
         console.print(f"page: {html}", markup=False, highlight=False, soft_wrap=True)
+    elif text:
+        show_text(view, console)
+    else:
+        show_view(view, console, ids)
 
 
 def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
     """The file or folder that is shown, and what marks it. `of_its_data`: of a run, what it reads and not what it wrote."""
     if not path.is_dir():
-        return path, ""
+        return path, ".py" if path.suffix == ".py" else ""
     for inside in (path / mark for mark in SHOWN):
         passed_over = of_its_data and inside.parent != path
         if inside.exists() and not passed_over:
             return (inside, "") if inside.suffix == ".yaml" else (inside.parent, inside.name)
-    marks = ("train.yaml", "evaluation.json", "manifest.json")
-    found = {inside.parent for mark in marks for inside in path.glob(f"*/**/{mark}")}
+    found = {inside.parent for mark in SHOWN for inside in path.glob(f"*/**/{mark}")}
     below = sorted(str(folder) for folder in found if folder.parent not in found)
     holds = f"; below it are {', '.join(below[:8])}{' and others' if len(below) > 8 else ''}" if below else ""
     raise ConfigError(f"{path}: is the folder of no data set, run or evaluation{holds}")
-
-
-def _record_view(folder: Path, index: int, condition: str) -> tuple[View, str]:
-    """A record of an evaluation, and how to choose another condition where there are several."""
-    from remedy.eval.view.records import Opened, record_view
-
-    conditions = Opened(folder).conditions
-    several = len(conditions) > 1 and not condition
-    said = f"condition 1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}" if several else ""
-    return record_view(folder, index, condition or conditions[0]), said
 
 
 def data_set_view(folder: Path, index: int, split: str) -> View:
@@ -113,22 +113,25 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
         UserError: there is no such example, or a file is missing or damaged.
     """
     from remedy.data_gen.shards import read_example, read_manifest
-    from remedy.eval.view.model import View, blocks_of, tokens_of
+    from remedy.eval.view.model import tokens_of, view_of
     from remedy.models.tokenizer import Encoded
     from remedy.models.tokenizer import load as load_tokenizer
 
-    row, tokenizer = read_example(folder, split, index), load_tokenizer(folder)
+    row, form = read_example(folder, split, index), read_manifest(folder)["data"]["format"]
     encoded = Encoded(row["input_ids"], row["roles"], row["frames"], row["strings"])
     kept = {"index", "split", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
     slices = {name: value for name, value in row.items() if name not in kept}
-    of_data = read_manifest(folder)["data"]["format"], tokenizer.settings.kind
-    facts = _facts(row["split"], *of_data, slices, row["outcome"], row["answer"])
-    return View(f"Example {index} of {folder}", blocks_of(tokens_of(tokenizer, encoded, LEARNT)), facts)
+    facts = {"split": row["split"], **slices, "outcome": row["outcome"].removeprefix("ok"), "answer": row["answer"]}
+    tokenizer = load_tokenizer(folder)
+    return view_of(f"Example {index} of {folder}", form, tokenizer, tokens_of(tokenizer, encoded, LEARNT), facts)
 
 
-def load_source(path: Path, overrides: Sequence[str], stored: bool = False) -> GenerateConfig | RunConfig:
+def load_source(
+    path: Path, overrides: Sequence[str], stored: bool = False, arguments: str | None = None
+) -> GenerateConfig | RunConfig:
     """The configuration of a data set or of a training run, told by its keys; of a program's file, that of this program alone, where
-    settings may leave out their `data.`. `stored`: it is no file that the user names, but lies in a folder.
+    settings may leave out their `data.`. `stored`: it is no file that the user names, but lies in a folder; `arguments`: of the
+    program's `f`.
 
     Raises:
         ConfigError: it is of another kind, or does not validate.
@@ -137,7 +140,7 @@ def load_source(path: Path, overrides: Sequence[str], stored: bool = False) -> G
 
     changes = parse_overrides(overrides)
     if path.suffix == ".py":
-        given = {"data": {"task": {"kind": "programs", "path": str(path)}}}
+        given = {"data": {"task": {"kind": "programs", "path": str(path), "input": arguments}}}
         of_data = {re.sub(r"^(?!data\.|tokenizer\.)", "data.", key): value for key, value in changes.items()}
         renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
         return resolve(GenerateConfig, given, renamed, str(path), "override")[0]
@@ -158,45 +161,30 @@ def example_view(settings: Any, path: Path, index: int, split: str) -> View:
     Raises:
         UserError: there is no such split or index, or the tokenizer cannot be built.
     """
-    from remedy.eval.view.model import View, blocks_of, tokens_of
-    from remedy.models.encoding import encoded_examples
+    from remedy.data_gen.examples import executions
+    from remedy.eval.view.model import tokens_of, view_of
+    from remedy.models.encoding import encoded_execution
     from remedy.models.tokenizer import build_tokenizer
 
     data = settings.data
-    split = _split(path, data.task, index, split)
+    given = data.task.count("all") is not None
+    split = split or next((name for name in SPLITS if not given or data.task.count(name)), "all")
+    if split not in (splits := [*SPLITS, *["all"] * given]):
+        raise ConfigError(f"--split {split!r}: {suggest(split, splits)}")
+    if (count := data.task.count(split)) is not None and index >= count:
+        raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
     tokenizer = build_tokenizer(settings.tokenizer, data)
-    [(example, encoded)] = encoded_examples(data, tokenizer, split, [index])
-    train = getattr(settings, "train", None)
-    tokens = tokens_of(tokenizer, encoded, LEARNT if train is None else train.supervised())
-    facts = _facts(split, data.format, tokenizer.settings.kind, example.slices, example.outcome, example.answer)
+    [execution] = executions(data, split, [index])
+    example, encoded = encoded_execution(execution, data, tokenizer)
+    why = f" ({execution.outcome})" if execution.kind != "ok" else ""
+    outcome = example.outcome.removeprefix("ok") + why
+    facts = {"split": split, **example.slices, "outcome": outcome, "answer": example.answer}
     if data.memory is not None:
         from remedy.data_gen.window_examples import windows
 
         found = windows(*encoded[:3], data.memory, tokenizer.special_ids)
         most = max(window.size for window in found)
         facts["memory"] = f"{len(found)} windows, in which {most} of {len(encoded.ids)} tokens are seen at most"
-    return View(f"Example {index} of {path.name}", blocks_of(tokens), facts)
-
-
-def _facts(
-    split: str, format_name: str, tokenizer: str, slices: Mapping[str, object], outcome: str, answer: str
-) -> dict[str, str]:
-    facts = {"split": split, "format": format_name, "tokenizer": tokenizer}
-    facts |= {name.replace("_", " "): str(value) for name, value in slices.items()}
-    facts |= {"outcome": outcome} if outcome != "ok" else {}
-    return facts | ({"answer": answer} if answer else {})
-
-
-def _split(path: Path, task: Any, index: int, split: str) -> str:
-    """The split of an example, by default the first that there is."""
-    given = task.count("all") is not None
-    first = next((name for name in SPLITS if not given or task.count(name)), "all")
-    split = split or ("all" if path.suffix == ".py" else first)
-    if split not in (splits := [*SPLITS, "all"]):
-        raise ConfigError(f"--split {split!r}: {suggest(split, splits)}")
-    count = task.count(split)
-    if split == "all" and count is None:
-        raise ConfigError(f"--split all: of given programs and of small spaces only; here {', '.join(SPLITS)}")
-    if count is not None and index >= count:
-        raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
-    return split
+    learnt = settings.train.supervised() if hasattr(settings, "train") else LEARNT
+    tokens = tokens_of(tokenizer, encoded, learnt)
+    return view_of(f"Example {index} of {path.name}", data.format, tokenizer, tokens, facts)

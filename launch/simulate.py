@@ -1,80 +1,186 @@
-"""`remedy simulate`: a model's trace of a user's program."""
+"""`remedy simulate`: one program as a model traces it, an evaluation of a single example that need not be run."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Annotated, Any
 
+import torch
 import typer
+from rich.console import Console
 
-from remedy.files import write_text
-from remedy.launch.console import Checkpoint, MaybePath, MaybeText, Overrides, target
-from remedy.messages import suggest
-from remedy.settings import ConfigError
+from remedy.data_gen.examples import Example, Execution, executions
+from remedy.data_gen.execution.program import Event
+from remedy.data_gen.prompts import prompt_spans
+from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.splits import ALL
+from remedy.data_gen.traces.cwm import Cwm
+from remedy.data_gen.traces.parse import ReadFrame, ReadTrace
+from remedy.data_gen.traces.render import FORMATS
+from remedy.eval.checkpoint import for_checkpoint, generator_of, load_evaluated
+from remedy.eval.config import EvalConfig
+from remedy.eval.decoding.constraints import check_interpreter, starts_of
+from remedy.eval.decoding.forcings import FORCINGS, FREE, constraint_of, fed_roles
+from remedy.eval.decoding.protocol import TokenListener
+from remedy.eval.diagnostics import Condition
+from remedy.eval.generators import Generator, Request
+from remedy.eval.records.generations import generation
+from remedy.eval.scoring.batch import writing
+from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded
+from remedy.eval.scoring.frames import score_frames
+from remedy.eval.scoring.reading import generated_places
+from remedy.eval.tables.sections import named
+from remedy.eval.view.model import View
+from remedy.eval.view.records import alone, record_view
+from remedy.launch.console import Arguments, Checkpoint, Overrides, Page
+from remedy.launch.show import present
+from remedy.messages import cut, suggest
+from remedy.models.encoding import encoded_execution
+from remedy.models.tokenizer import Encoded, TraceTokenizer
+from remedy.settings import ConfigError, UserError, apply_changes, build, parse_overrides
+
+IDLE = ("diagnostics", "split", "trained_on", "batch_size", "set.seed", "set.task")
+"""Settings of an evaluation that say nothing of a given program; `set.task.tracer` alone does."""
 
 
 def simulate(
     checkpoint: Checkpoint,
-    program: Annotated[Path, typer.Argument(help="a Python file with one function marked `# << START_OF_TRACE`")],
+    program: Annotated[str, typer.Argument(help="a .py file with a function marked `# << START_OF_TRACE`")],
     overrides: Overrides = None,
-    input: Annotated[
-        MaybeText, typer.Option(help="arguments of `f`, in a file that marks nothing: \"'abc', 3\"")
-    ] = None,
+    input: Arguments = None,
     check: Annotated[
-        bool, typer.Option("--check", help="run the program too, in the sandbox, and mark the first error")
+        bool, typer.Option("--check", help="run it too, in the sandbox, and mark the first error")
     ] = False,
-    constrain: Annotated[str, typer.Option(help="control_flow: write only what the program's code allows")] = "",
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="most tokens of the trace")] = 4096,
-    html: Annotated[MaybePath, target("write a page too")] = None,
+    forcing: Annotated[str, typer.Option(help="control_flow: what its code allows; others feed true parts")] = "free",
+    html: Page = None,
 ) -> None:
-    """Print a model's trace of your program, frame by frame, with the model's own probability of it.
+    """Show a model's trace of your program, frame by frame, with the model's own probability of it.
 
     The program is not run, unless you --check.
 
-    Settings: data.* (format, reveal.*, string_encoding, memory, task.tracer.*), by default as the checkpoint was trained, and
-    backend.*, as in an evaluation. For example data.reveal.locals=diff backend.url=http://localhost:8000 backend.model=NAME.
+    Settings: those of an evaluation: set.*, by default as the checkpoint was trained, max_new_tokens, backend.*, precision and others.
+    For example set.reveal.locals=diff backend.url=http://localhost:8000 backend.model=NAME.
     """
-    from rich.console import Console  # what follows takes seconds to import
+    settings = settings_of(program, input, forcing, parse_overrides(overrides or []))
+    written = count(1)
+    with Console().status("") as status:
+        view = simulated(checkpoint, settings, check, lambda *_: status.update(f"{next(written):,} tokens written"))
+    present(view, html)
 
-    from remedy.data_gen.prompts import prompt_spans, read_program
-    from remedy.eval.decoding.constraints import check_data, check_interpreter
-    from remedy.eval.decoding.forcings import CONSTRAINED
-    from remedy.eval.view import simulate as work
-    from remedy.eval.view.terminal import Terminal, page
-    from remedy.models.loading import load_checkpoint, load_outline
 
-    if constrain and constrain not in CONSTRAINED:
-        raise ConfigError(f"--constrain {constrain!r}: {suggest(constrain, sorted(CONSTRAINED))}")
-    asked = read_program(program, input)
-    changes, config = work.read_words(overrides or [])
-    data = work.data_of(checkpoint, asked, changes)
-    if constrain:
-        check_data(constrain, data)
-        check_interpreter(constrain, data)
-    prompt_spans(asked, data)  # what is wrong with the program is said before weights are loaded
-    model, tokenizer = load_outline(checkpoint) if config.backend else load_checkpoint(checkpoint)
-    console, written = Console(), 0
-    terminal = Terminal(console)
-    with work.generating(model, tokenizer, checkpoint, config.backend) as (generator, calls):
-        found = work.prepared(asked, data, tokenizer, check)
-        facts = work.opening(found, data, checkpoint, constrain, config.backend is not None)
-        terminal.facts(facts)
-        begin, before = time.perf_counter(), calls()
-        with console.status("") as status:
+def settings_of(program: str, arguments: str | None, forcing: str, changes: Mapping[str, Any]) -> EvalConfig:
+    """The settings of an evaluation of one program. `arguments`: of its `f`; `changes`: a user's, by dotted keys.
 
-            def listen(*_: object) -> None:
-                nonlocal written
-                written += 1
-                status.update(f"{written:,} tokens written")
+    Raises:
+        ConfigError: a change does nothing here, or the settings do not validate.
+    """
+    if forcing not in FORCINGS:
+        raise ConfigError(f"--forcing {forcing!r}: {suggest(forcing, FORCINGS)}")
+    for key in changes:
+        if f"{key}.".startswith(tuple(f"{idle}." for idle in IDLE)) and not key.startswith("set.task.tracer."):
+            raise ConfigError(f"override {key}: does nothing here, where the program is given: remove it")
+    given = {
+        "diagnostics": [{"kind": "programs", "forcing": [forcing]}],
+        "set": {"task": {"kind": "programs", "path": program, "input": arguments}, "seed": 0},
+    }
+    return build(EvalConfig, apply_changes(given, changes, "override"))
 
-            simulation = work.simulate(generator, tokenizer, found, data, constrain, max_new_tokens, listen)
-        said = work.summary(simulation, calls() - before, time.perf_counter() - begin)
-    view = work.simulation_view(simulation, data, f"{asked.name}, simulated", facts | said)
-    terminal.say()
-    terminal.blocks(view)
-    terminal.say()
-    terminal.facts(said)
-    if html is not None:
-        write_text(html, page(view))
-        terminal.say(f"page: {html}")
+
+def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenListener) -> View:
+    """Have a checkpoint write the trace of a program. `config`: of `settings_of`; `check`: run the program too.
+
+    Raises:
+        UserError: the checkpoint or the program cannot be read, or they do not fit the settings or one another.
+    """
+    [diagnostic] = config.diagnostics
+    [forcing] = diagnostic.forcing
+    data = for_checkpoint(checkpoint, config).data
+    if FORMATS[data.format].one_token:
+        raise ConfigError(f"{checkpoint}: data.format {data.format}: no trace of a program is written so: use another")
+    if fed_roles(forcing) != FREE and not check:
+        raise ConfigError(f"--forcing {forcing}: feeds what only a run of the program tells: give --check")
+    condition = diagnostic.condition(data, forcing, 1, ALL, benchmark=data.task.name, rewrite="none")
+    if constraint := constraint_of(forcing):
+        check_interpreter(constraint, data)
+    [execution] = executions(data, ALL, [0], run=check)
+    prompt_spans(execution.drawn.program, data)  # what is wrong with the program is said before weights are loaded
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    model, tokenizer = load_evaluated(checkpoint, config)
+    generator = generator_of(model, tokenizer, config, checkpoint)
+    begun = time.perf_counter()
+    view = written_view(generator, tokenizer, condition, execution, config.max_new_tokens, listener)
+    view.facts["wrote"] += f", {time.perf_counter() - begun:.1f} s"
+    return view
+
+
+def prepared(execution: Execution, condition: Condition, tokenizer: TraceTokenizer) -> tuple[Example, Encoded]:
+    """The example of a program with its tokens; where its true trace is not known, the prompt and the end alone."""
+    example, truth = encoded_execution(execution, condition.data, tokenizer)
+    if example.outcome == "ok":
+        return example, truth
+    context = prompt_spans(execution.drawn.program, condition.data)
+    truth = tokenizer.encode([*context, Span(Role.STRUCTURE, Special.END_OF_TEXT, 0)])
+    return replace(example, spans=context), truth
+
+
+def written_view(
+    generator: Generator,
+    tokenizer: TraceTokenizer,
+    condition: Condition,
+    execution: Execution,
+    max_new_tokens: int,
+    listener: TokenListener,
+) -> View:
+    """Have a model write the trace of a program, and set it beside the true one where that is known.
+
+    Raises:
+        UserError: the program's control flow cannot be read, or the prompt has more tokens than the model reads.
+    """
+    data, forcing = condition.data, condition.forcing
+    example, truth = prepared(execution, condition, tokenizer)
+    if generator.limit is not None and (length := truth.roles.count(Role.CONTEXT)) > generator.limit:
+        raise UserError(f"{generator.name}: reads {generator.limit:,} tokens, and the program's prompt has {length:,}")
+    constraint = constraint_of(forcing)
+    [start] = starts_of(constraint, [example], data, tokenizer) if constraint else [None]
+    [written] = generator.generate([Request(truth, start, listener)], writing(condition, max_new_tokens))
+    decoded = Decoded(example, truth, written.runs, fed_roles(forcing), data)
+    ids = decoded.written(written.runs)
+    places = generated_places(decoded, tokenizer)
+    kept = generation(0, tokenizer.decode(ids), written.runs, places, tokenizer, truth, written.near_ties)
+    read = FORMATS[data.format].read(tokenizer.pieces(ids), data.reveal.answer_only)
+    asked = sum(run.asked for run in written.runs)
+    wrote = {"frames": len(read.frames), "tokens written": asked, "were certain": len(kept["ids"]) - asked}
+    shared = {name: label for name, label in condition.labels.items() if name not in condition.own_labels}
+    facts = {
+        "model": generator.name,
+        "trace": named({**shared, "memory": str(data.memory or "")}, [*shared, "memory"]),
+        "truth": f"not known: {example.outcome if execution.kind == 'ok' else execution.outcome}",
+        "wrote": ", ".join(f"{n:,} {of}" for of, n in {**wrote, "near ties": written.near_ties}.items() if n),
+        **_answer(read, all(run.complete for run in written.runs)),
+    }
+    title = f"{example.trace.program.name}, simulated"
+    if example.outcome == "ok":
+        record = {**score_frames(decoded, tokenizer), "format": data.format, "forcing": forcing, "condition": title}
+        view = record_view({**record, "index": 0, "outcome": "ok", "source": ""}, kept)
+        return replace(view, title=title, facts={**facts, "truth": "from a run", **view.facts})
+    form = FORMATS[data.format]
+    first = int(isinstance(form, Cwm) and form.seeded)  # the prompt gives the frame before
+    return View(title, alone(kept, first), facts, "written")
+
+
+def _answer(read: ReadTrace, complete: bool) -> dict[str, str]:
+    """Say what value a trace returns or raises, or why it comes to none."""
+    if not read.valid:
+        why = read.problem or "the end is missing"
+        return {"no answer": why if complete else "the limit on tokens came first"}
+    match read.frames:
+        case [*_, ReadFrame(event=Event.EXCEPTION, value=str(answer)), ReadFrame(event=Event.RETURN, value="None")] | [
+            *_,
+            ReadFrame(value=str(answer)),
+        ]:
+            return {"answer": cut(answer, ANSWER_CHARACTERS)}
+    return {"answer": "none"}

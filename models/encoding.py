@@ -11,6 +11,7 @@ from remedy.data_gen.example_table import table_of, table_of_arrays
 from remedy.data_gen.examples import (
     OVER_BUDGET,
     Example,
+    Execution,
     collector_paused,
     executions,
     fit_to_budget,
@@ -43,13 +44,20 @@ def encoded_examples(
         ConfigError: as `executions`.
         TokenizerError: as `TraceTokenizer.encode`.
     """
-    found = []
     with collector_paused():
-        for execution in executions(data, split, indices, workers):
-            reveal = fit_to_budget(execution, data, tokenizer.count)
-            if reveal is None:
-                example = write_context(execution, data, OVER_BUDGET)
-            else:
-                example = write(execution, data, reveal)
-            found.append((example, tokenizer.encode(example.spans)))
-    return found
+        done = executions(data, split, indices, workers)
+        return [encoded_execution(execution, data, tokenizer) for execution in done]
+
+
+def encoded_execution(execution: Execution, data: DataConfig, tokenizer: TraceTokenizer) -> tuple[Example, Encoded]:
+    """The example of an execution with its tokens.
+
+    Raises:
+        TokenizerError: as `TraceTokenizer.encode`.
+    """
+    reveal = fit_to_budget(execution, data, tokenizer.count)
+    if reveal is None:
+        example = write_context(execution, data, OVER_BUDGET)
+    else:
+        example = write(execution, data, reveal)
+    return example, tokenizer.encode(example.spans)

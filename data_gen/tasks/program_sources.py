@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remedy.data_gen.execution.program import Program
+from remedy.data_gen.execution.program import MARKER, Program, ProgramError
+from remedy.data_gen.rewrites.names import Names
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks.assertions import arguments_of, asserted, executions
 from remedy.files import read_text
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _MOST_BYTES = 1 << 30
 """Of a file of programs."""
+FUNCTION = "f"
+"""The function that is called with a given input."""
 
 
 class Case(NamedTuple):
@@ -47,8 +50,9 @@ class Benchmark(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
-    """All programs of a benchmark or of a path, in the order of the benchmark, of file names, or of lines.
+def read_cases(benchmark: str | None, path: str | None, arguments: str | None = None) -> tuple[Case, ...]:
+    """All programs of a benchmark or of a path, in the order of the benchmark, of file names, or of lines. `arguments`: of `f`, in a
+    `.py` file that marks no entry point.
 
     Raises:
         ConfigError: the source cannot be reached or read, holds no program, gives a split to some of them alone, or a line is
@@ -60,8 +64,10 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
         cases = tuple(case for where, row in rows for case in _parsed(read, row, where))
     else:
         assert path is not None
-        if Path(path).is_dir() or path.endswith(".py"):
+        if Path(path).is_dir():
             cases = _files(Path(path))
+        elif path.endswith(".py"):
+            cases = (_file(Path(path), arguments),)
         else:
             cases = tuple(case for where, row in lines(path) for case in _parsed(_own, row, where))
     if not cases:
@@ -80,11 +86,43 @@ def read_cases(benchmark: str | None, path: str | None) -> tuple[Case, ...]:
     return cases
 
 
-def _files(folder: Path) -> tuple[Case, ...]:
-    if not folder.is_dir():
-        program = Program(_read(folder), _escaped(str(folder)))
+def _file(file: Path, arguments: str | None) -> Case:
+    """A file with a marked entry point or, with `arguments`, one that defines `f`."""
+    code, name = _read(file), _escaped(str(file))
+    program = Program(code, name)
+    if arguments is None and (MARKER in code or FUNCTION not in _bound(program)):
         program.entry_point()
-        return (Case(program.name, program, program.code, program.code),)
+        return Case(name, program, code, code)
+    if arguments is None:
+        raise ConfigError(f"{file}: marks no entry point, and defines {FUNCTION}: give its arguments with --input")
+    if MARKER in code:
+        raise ConfigError(f"{file}: marks an entry point, which takes no arguments: remove the input, or `{MARKER}`")
+    if FUNCTION not in _bound(program):
+        raise ConfigError(f"{file}: defines no function {FUNCTION}, which the input gives arguments to")
+    _check_arguments(arguments)
+    return _called(name, code, arguments, None)
+
+
+def _bound(program: Program) -> Collection[str]:
+    try:
+        return Names(ast.parse(program.code)).bound
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ProgramError("syntax", f"{program.name}: does not compile: {error}") from None
+
+
+def _check_arguments(arguments: str) -> None:
+    whole = f"{FUNCTION}({arguments})"
+    try:
+        called = ast.parse(whole, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        called = None
+    match called:
+        case ast.Call(func=ast.Name(), end_lineno=1, end_col_offset=end) if end == len(whole.encode()):
+            return
+    raise ConfigError(f"input {shown(arguments)}: is not the arguments of a call, on one line, such as \"'abc', 3\"")
+
+
+def _files(folder: Path) -> tuple[Case, ...]:
     try:
         files = sorted(file for file in folder.rglob("*.py") if not file.is_dir())
     except (OSError, RecursionError) as error:
@@ -108,7 +146,7 @@ def _escaped(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _called(name: str, code: str, arguments: str, expected: str | None, function: str = "f") -> Case:
+def _called(name: str, code: str, arguments: str, expected: str | None, function: str = FUNCTION) -> Case:
     for key, given in {"code": code, "input": arguments, "output": expected}.items():
         if not isinstance(given, str) and not (key == "output" and given is None):
             raise TypeError(f"{key} is to be text, not {shown(given)}")

@@ -65,6 +65,8 @@ class ProgramsTask(Task):
     """A JSONL file in the benchmark's own form. Without a benchmark: a folder of `.py` files with a marked entry point, or a
     JSONL file whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output`, `id` and `split`. Programs below
     a folder `train`, `validation` or `test` are of that split."""
+    input: str | None = None
+    """The arguments of `f` as Python text (`"'abc', 3"`), if the `path` is a `.py` file that defines it and marks no entry point."""
     split_by: Literal["hash", "function", "program"] = "hash"
     """How programs without a split are divided. `hash`: a hash of the function picks the split of all its executions; it stays when
     programs are added, and `shares` hold on average. `function`: functions are divided in exactly these shares. `program`: executions
@@ -83,6 +85,10 @@ class ProgramsTask(Task):
         if self.benchmark is None and self.path is None:
             raise ValueError(
                 "task programs needs a `benchmark`, such as `cruxeval`, or the `path` of your own programs"
+            )
+        if self.input is not None and (self.benchmark is not None or not str(self.path).endswith(".py")):
+            raise ValueError(
+                "input is of a single program: remove it, or give the `path` of a .py file that defines `f`"
             )
         return self
 
@@ -188,7 +194,7 @@ def load_cases(task: ProgramsTask) -> tuple[Case, ...]:
         ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named); or what is
             held out is not there.
     """
-    cases = read_cases(task.benchmark, task.path)
+    cases = read_cases(task.benchmark, task.path, task.input)
     ids = dict.fromkeys(case.id for case in cases)
     for unknown in (id for id in task.held_out_programs if id not in ids):
         raise ConfigError(

@@ -1,7 +1,7 @@
 """Interface of generators: one is given requests and which of their roles are fed, and gives back what a model wrote.
 
-To add one, write it in a file of its own, and choose it in `evaluate._generator`. `cursor_of` says what is fed and where a run ends,
-whoever asks a model.
+To add one, write it in a file of its own, and choose it in `checkpoint.generator_of`. `cursor_of` says what is fed and where a run
+ends, whoever asks a model.
 """
 
 from __future__ import annotations

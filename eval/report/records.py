@@ -68,8 +68,7 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
     for opened in kept:
         mine = found[found["run"] == opened.request["run"]]
         for slug, some in mine.groupby("condition"):
-            generations = opened.generations(str(slug))
-            for name, view in zip(some["name"], opened.views(str(slug), some["index"].tolist(), generations)):
+            for name, view in zip(some["name"], opened.views(str(slug), some["index"].tolist())):
                 write_text(output / FOLDER / f"{name}.html", page(view))
     telling = [name for name in label_columns(records) if records[name].nunique(dropna=False) > 1]
     counts, shown = (one["failure"].value_counts() for one in (records, found))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from remedy.data_gen.roles import Role
+from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.records.generations import token_texts
 from remedy.messages import escaped
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -97,59 +98,35 @@ class Block:
         return ", ".join([*said, *([f"{self.missing} tokens not written"] if self.missing else [])])
 
 
-class Piece(NamedTuple):
-    """The part of a token that lies on one line; `number` is the token's place in its block."""
-
-    number: int
-    token: Token
-    text: str
-
-
-class RoleCount(NamedTuple):
-    """Tokens of a role: all, the supervised ones, and those in strings."""
-
-    role: Role
-    tokens: int
-    supervised: int
-    strings: int
-
-
 @dataclass(frozen=True)
 class View:
-    """Blocks with a title and facts. `asked`: the word for tokens that are not grey."""
+    """Blocks with a title and facts. `asked`: the word for tokens that are not grey; `separator`: stands between tokens' texts."""
 
     title: str
     blocks: tuple[Block, ...]
     facts: dict[str, str] = field(default_factory=dict)
     asked: str = "supervised"
-
-    @property
-    def compared(self) -> bool:
-        """Say if what a model wrote stands beside what is true."""
-        return any(block.written is not None for block in self.blocks)
+    separator: str = ""
 
     @property
     def tokens(self) -> list[Token]:
         """All tokens in order, without those that a model wrote beside them."""
         return [token for block in self.blocks for token in block.tokens]
 
-    def counts(self) -> list[RoleCount]:
-        """Tokens by role, for the roles that occur."""
-        by_role = {role: [token for token in self.tokens if token.role is role] for role in MEANINGS}
-        return [
-            RoleCount(role, len(mine), sum(t.supervised for t in mine), sum(t.string for t in mine))
-            for role, mine in by_role.items()
-            if mine
-        ]
+    def counts(self) -> Iterator[tuple[Role, int, int, int]]:
+        """Tokens by role, for the roles that occur: all, the supervised ones, and those in strings."""
+        for role in MEANINGS:
+            if mine := [token for token in self.tokens if token.role is role]:
+                yield role, len(mine), sum(token.supervised for token in mine), sum(token.string for token in mine)
 
-    @property
-    def judged(self) -> bool:
-        """Say if the probability of a token that a model chose is known."""
-        return any(token.step is not None for block in self.blocks for token in block.chosen)
 
-    def supervised_share(self) -> float:
-        """The share of the tokens that are supervised."""
-        return sum(token.supervised for token in self.tokens) / max(1, len(self.tokens))
+def view_of(
+    title: str, form: str, tokenizer: TraceTokenizer, tokens: Sequence[Token], facts: Mapping[str, Any]
+) -> View:
+    """An example written in a format."""
+    said = {"format": form, "tokenizer": tokenizer.settings.kind, **facts}
+    said = {name.replace("_", " "): str(fact) for name, fact in said.items() if fact != ""}
+    return View(title, blocks_of(tokens), said, separator=" " if FORMATS[form].one_token else "")
 
 
 def tokens_of(tokenizer: TraceTokenizer, encoded: Encoded, supervised: frozenset[Role]) -> list[Token]:
@@ -171,15 +148,15 @@ def blocks_of(tokens: Sequence[Token]) -> tuple[Block, ...]:
     return tuple(found)
 
 
-def lines_of(tokens: Sequence[Token]) -> list[list[Piece]]:
-    """A block's tokens as lines: one ends after a newline, unless a special token follows. A token may lie on several."""
-    lines: list[list[Piece]] = [[]]
+def lines_of(tokens: Sequence[Token]) -> list[list[tuple[int, Token, str]]]:
+    """A block's tokens as lines, each with its place and its text there: one ends after a newline, unless a special token follows."""
+    lines: list[list[tuple[int, Token, str]]] = [[]]
     ended = False
     for number, token in enumerate(tokens):
         for text in re.findall(r"[^\n]*\n|[^\n]+", token.text) or [""]:
             if ended and not token.special:
                 lines.append([])
-            lines[-1].append(Piece(number, token, text))
+            lines[-1].append((number, token, text))
             ended = text.endswith("\n")
     return lines
 
@@ -190,11 +167,6 @@ class Run(NamedTuple):
     start: int
     stop: int
     tokens: Sequence[Token]
-
-
-def frame_at(numbers: Sequence[int], place: int) -> int:
-    """The number of the frame at a place among the written ones; those after the last are numbered on from it."""
-    return numbers[place] if place < len(numbers) else numbers[-1] + 1 + place - len(numbers)
 
 
 def beside(
@@ -251,10 +223,9 @@ def _aligned(true: Sequence[Token], written: Sequence[Token]) -> tuple[Token, ..
     found = []
     for tag, start, _, first, last in matcher.get_opcodes():
         for offset, token in enumerate(written[first:last]):
-            if tag == "equal":
-                near = true[start + offset]
-                found.append(token._replace(role=near.role, string=near.string))
-            else:
-                role = true[min(start, len(true) - 1)].role if true else token.role
-                found.append(token._replace(role=role, string=False, wrong=token.supervised))
+            same = tag == "equal"
+            near = true[min(start + offset * same, len(true) - 1)] if true else token
+            found.append(
+                token._replace(role=near.role, string=same and near.string, wrong=token.supervised and not same)
+            )
     return tuple(found)

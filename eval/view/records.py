@@ -16,7 +16,7 @@ from remedy.eval.decoding.forcings import FORCINGS, TEACHER_FORCED
 from remedy.eval.records.folder import GENERATIONS, RECORDS, read_request, words_of
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
-from remedy.eval.view.model import Block, Run, Token, View, beside, blocks_of, frame_at
+from remedy.eval.view.model import Block, Run, Token, View, beside, blocks_of
 from remedy.messages import suggest
 from remedy.settings import ConfigError
 
@@ -42,10 +42,9 @@ class Opened:
         Raises:
             ConfigError: none has, or several have.
         """
-        asked, parts = words.split(), {slug: words_of(slug) for slug in self.conditions}
-        found = [slug for slug, mine in parts.items() if set(asked) <= {slug, *mine}] or [
-            slug for slug, mine in parts.items() if all(word in " ".join(mine) for word in asked)
-        ]
+        parts = {slug: words_of(slug) for slug in self.conditions}
+        values = {slug: {slug, *mine, *(part.partition("=")[2] for part in mine)} for slug, mine in parts.items()}
+        found = [slug for slug in parts if values[slug].issuperset(words.split())]
         if len(found) == 1:
             return found[0]
         if not found:
@@ -56,51 +55,46 @@ class Opened:
             f"--condition: {self.folder} has {len(found)} conditions; give words that only one of them has:\n{names}"
         )
 
-    def generations(self, condition: str) -> pd.DataFrame:
-        """The generations of a condition, by index.
-
-        Raises:
-            UserError: they are damaged.
-        """
-        return read_generations(self.folder / GENERATIONS / f"{condition}.parquet", self.evaluation)
-
-    def views(self, condition: str, indices: Sequence[int], kept: pd.DataFrame | None = None) -> list[View]:
-        """Records of a condition. `kept`: its generations, if they are read already.
+    def views(self, condition: str, indices: Sequence[int]) -> list[View]:
+        """Records of a condition.
 
         Raises:
             UserError: there is no such record, or a file is damaged.
         """
-        path = self.folder / RECORDS / f"{condition}.parquet"
-        records = read_records(path, self.evaluation).set_index("index", drop=False)
+        records = read_records(self.folder / RECORDS / f"{condition}.parquet", self.evaluation)
+        records = records.set_index("index", drop=False)
         if missing := [index for index in indices if index not in records.index]:
             raise ConfigError(f"--index {missing[0]}: {condition} has {len(records)} records, numbered from 0")
-        written = self.generations(condition) if kept is None else kept
-        return [_view(records.loc[index].to_dict(), written.loc[index].to_dict()) for index in indices]
+        written = read_generations(self.folder / GENERATIONS / f"{condition}.parquet", self.evaluation)
+        return [record_view(records.loc[index].to_dict(), written.loc[index].to_dict()) for index in indices]
 
 
-def record_view(folder: Path, index: int, words: str = "") -> View:
-    """One record. `words`: parts of the condition's name, with spaces between them, that no other condition has.
+def opened_view(folder: Path, index: int, words: str = "") -> View:
+    """One record. `words`: of a condition, as of `Opened.named`; without them of the first, and the view says which there are.
 
     Raises:
         UserError: the folder holds no such condition or record.
     """
     opened = Opened(folder)
-    return opened.views(opened.named(words), [index])[0]
+    conditions = opened.conditions
+    [view] = opened.views(opened.named(words) if words else conditions[0], [index])
+    if len(conditions) > 1 and not words:
+        view.facts["condition"] = f"1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}"
+    return view
 
 
-def _view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
+def record_view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
+    """A record with its kept generation, beside the truth."""
     form = FORMATS.get(record["format"])
     by_place = (form is not None and form.one_token) or FORCINGS.get(record["forcing"]) == TEACHER_FORCED
     title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
-    return View(title, compared(written, record["first_error_frame"], by_place), _facts(record), "written")
-
-
-def compared(written: Mapping[str, Any], error: int, by_place: bool = False) -> tuple[Block, ...]:
-    """A kept generation beside the truth. `error`: the number of the first frame that differs, below 0 if none does; `by_place`: as of
-    `beside`."""
     truth = _truth(written)
     numbers = list(dict.fromkeys(token.frame for token in truth if token.role is not Role.CONTEXT))
-    return beside(truth, _runs(written, numbers), error, by_place)
+    blocks = beside(truth, _runs(written, numbers), record["first_error_frame"], by_place)
+    undefined = pd.isna(record["right"])
+    facts = {"right": "undefined: states or values are fed" if undefined else "yes" if record["right"] else "no"}
+    facts |= {name.replace("_", " "): str(record[name]) for name in FACTS if record[name] and record[name] != "ok"}
+    return View(title, blocks, facts, "written")
 
 
 def alone(written: Mapping[str, Any], first: int) -> tuple[Block, ...]:
@@ -119,30 +113,15 @@ def _truth(written: Mapping[str, Any]) -> list[Token]:
 
 
 def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
-    count = len(written["ids"])
-    certain = list(written["certain"]) or [False] * count
-    cut = list(written["cut"]) or [0.0] * count
-    columns = (written[name] for name in ("ids", "texts", "roles", "places", "special", "logprobs"))
+    """The runs of a generation. `numbers`: of the true frames; frames after the last are numbered on from it."""
+    columns = [written[name] for name in ("ids", "texts", "roles", "places", "special", "logprobs")]
+    certain, cut = (list(written[name]) or [0] * len(columns[0]) for name in ("certain", "cut"))
+    last = max(numbers, default=0)
+    numbers = [*numbers, *range(last + 1, last + 2 + max(columns[3], default=0))]
     tokens = [
-        Token(
-            id,
-            text,
-            ROLES[role],
-            frame_at(numbers, place),
-            supervised=not sure,
-            special=special,
-            logprob=None if sure else logprob,
-            cut=mass,
-        )
+        Token(id, text, ROLES[role], numbers[place], False, not sure, special, False, None if sure else logprob, mass)
         for id, text, role, place, special, logprob, sure, mass in zip(*columns, certain, cut, strict=True)
     ]
     ends = np.cumsum([0, *written["run_lengths"]])
     starts = zip(written["run_starts"], written["run_stops"], ends, ends[1:])
     return [Run(int(start), int(stop), tokens[first:last]) for start, stop, first, last in starts]
-
-
-def _facts(record: Mapping[str, Any]) -> dict[str, str]:
-    undefined = pd.isna(record["right"])
-    facts = {"right": "undefined: states or values are fed" if undefined else "yes" if record["right"] else "no"}
-    named = {name: str(record[name]) for name in FACTS if record[name] and record[name] != "ok"}
-    return facts | {name.replace("_", " "): text for name, text in named.items()}

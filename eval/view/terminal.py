@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 
 from rich.console import Console
 from rich.style import Style
@@ -14,7 +14,8 @@ from rich.text import Text
 
 from remedy.data_gen.roles import Role
 from remedy.eval.tables.colours import ROLE_COLOURS, mixed
-from remedy.eval.view.model import MEANINGS, STEPS, Block, Token, View, lines_of, visible
+from remedy.eval.view.model import MEANINGS, STEPS, Token, View, lines_of, visible
+from remedy.messages import escaped
 
 BORDER = "│"
 INK = "#1b1b1b"
@@ -33,109 +34,30 @@ PAGE = 128
 
 
 def show_view(view: View, console: Console, ids: bool = False) -> None:
-    """Print the view; without colours where the console has none."""
-    Terminal(console, ids).view(view)
+    """Print the view; without colours where the console has none. What programs and models say is escaped."""
+    body = _coloured(view, ids) if console.is_terminal and not console.no_color else _plain(view, ids)
+    for item in chain(_head(view), body):
+        console.print(item, markup=False, highlight=False, emoji=False, soft_wrap=not isinstance(item, Table))
 
 
 def page(view: View, ids: bool = False) -> str:
     """The view as one HTML page that needs nothing else, as a terminal with colours shows it; every text in it is escaped."""
-    console = Console(
-        file=io.StringIO(),
-        record=True,
-        width=PAGE,
-        color_system="truecolor",
-        force_terminal=True,
-        force_jupyter=False,
-        no_color=False,
-    )
+    colours = {"color_system": "truecolor", "force_terminal": True, "force_jupyter": False, "no_color": False}
+    console = Console(file=io.StringIO(), record=True, width=PAGE, **colours)  # type: ignore[arg-type]
     show_view(view, console, ids)
     return console.export_html()
 
 
-def share_said(view: View) -> str:
-    """A sentence on the supervised tokens."""
-    return f"{view.supervised_share():.0%} of {len(view.tokens)} tokens {view.asked}"
-
-
-class Terminal:
-    """Prints lines, blocks and views. What programs and models say is escaped."""
-
-    def __init__(self, console: Console, ids: bool = False) -> None:
-        self._console = console
-        self._ids = ids
-        self.coloured = console.is_terminal and not console.no_color
-        self._labels = WITH_BARS
-
-    def say(self, text: str | Text = "", style: str = "") -> None:
-        """One line, however long."""
-        self._print(Text(text, style=style) if isinstance(text, str) else text, soft_wrap=True)
-
-    def view(self, view: View) -> None:
-        """All of a view."""
-        self.say(visible(view.title), "bold")
-        self.facts(view.facts)
-        self.say()
-        self.blocks(view)
-
-    def blocks(self, view: View) -> None:
-        """The blocks of a view, with a legend."""
-        if not self.coloured:
-            for line in _plain(view, self._ids):
-                self.say(line)
-            return
-        self._labels = WITH_BARS if view.judged else LABELS
-        self._print(_legend(view))
-        self.say(f"{share_said(view)}\n")
-        if view.compared:
-            self._row(Text(), Text("true", style="bold"), Text("written", style="bold"))
-        if view.judged:
-            steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
-            self.say(Text.assemble(("the model's own probability of a token: ", FAINT), *steps))
-        for block in view.blocks:
-            self._block(block, view.compared)
-
-    def facts(self, facts: Mapping[str, str]) -> None:
-        """A line for each."""
-        for name, fact in facts.items():
-            self.say(f"{name}: {visible(fact)}")
-
-    def _block(self, block: Block, compared: bool) -> None:
-        """One block in colours, true tokens beside written ones where they are `compared`, with all that is said of it."""
-        head = Text(f"{block.label:<{LABELS}}", style=ERROR if block.first_error else "")
-        if (probability := block.probability) is not None:
-            filled = 0 if math.isnan(probability) else round(BAR * probability)
-            head.append(f" {'█' * filled}{'░' * (BAR - filled)} {probability:.2g}", FAINT)
-        body = self._tokens(block.tokens if block.written is None or not compared else block.written)
-        if block.note:
-            body.append(f"\n{visible(block.note)}", style=FAINT)
-        if not compared:
-            self._row(head, body)
-        elif block.written is None:
-            self._row(head, body, Text())
+def show_text(view: View, console: Console) -> None:
+    """Print the text that a model sees, exactly; to a terminal escaped, and in the colours of roles."""
+    for token in view.tokens:
+        text = token.text + view.separator
+        style = Style(color=ROLE_COLOURS[token.role.label], dim=token.special, underline=token.string)
+        if console.is_terminal:
+            console.print(Text(escaped(text, "\n\t"), style), soft_wrap=True, end="")
         else:
-            self._row(head, self._tokens(block.tokens), body)
-
-    def _tokens(self, tokens: Sequence[Token]) -> Text:
-        text = Text()
-        for number, line in enumerate(lines_of(tokens)):
-            text.append("\n" if number else "")
-            for piece in line:
-                style = token_style(piece.token, piece.number)
-                text.append(visible(piece.text) or "·", style=style)
-                if self._ids:
-                    text.append(str(piece.token.id).translate(SUBSCRIPTS), style=style + Style(underline=False))
-        return text
-
-    def _row(self, head: Text, *cells: Text) -> None:
-        table = Table.grid(padding=(0, 1), pad_edge=False)
-        table.add_column(width=self._labels)
-        for _ in cells:
-            table.add_column(overflow="fold", ratio=1)
-        table.add_row(head, *cells)
-        self._print(table)
-
-    def _print(self, item: Text | Table, soft_wrap: bool = False) -> None:
-        self._console.print(item, markup=False, highlight=False, emoji=False, soft_wrap=soft_wrap)
+            console.file.write(text)
+    console.file.write("\n")
 
 
 def token_style(token: Token, number: int) -> Style:
@@ -150,39 +72,79 @@ def token_style(token: Token, number: int) -> Style:
     return Style(color=ink, bgcolor=ground, underline=token.string) + STEP_STYLES[token.step or 0]
 
 
+def _head(view: View) -> Iterator[Text]:
+    yield Text(visible(view.title), style="bold")
+    yield from (Text(f"{name}: {visible(fact)}") for name, fact in view.facts.items())
+    share = sum(token.supervised for token in view.tokens) / max(1, len(view.tokens))
+    yield Text(f"tokens: {len(view.tokens)}, {share:.0%} {view.asked}\n")
+
+
+def _coloured(view: View, ids: bool) -> Iterator[Text | Table]:
+    judged = any(token.step is not None for block in view.blocks for token in block.chosen)
+    compared = any(block.written is not None for block in view.blocks)
+    yield _legend(view)
+    if judged:
+        steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
+        yield Text.assemble(("\nthe model's own probability of a token: ", FAINT), *steps)
+    yield Text()
+    table = Table.grid(padding=(0, 1), pad_edge=False)
+    table.add_column(width=WITH_BARS if judged else LABELS)
+    for _ in range(1 + compared):
+        table.add_column(overflow="fold", ratio=1)
+    if compared:
+        table.add_row("", Text("true", style="bold"), Text("written", style="bold"))
+    for block in view.blocks:
+        head = Text(f"{block.label:<{LABELS}}", style=ERROR if block.first_error else "")
+        if (probability := block.probability) is not None:
+            filled = 0 if math.isnan(probability) else round(BAR * probability)
+            head.append(f" {'█' * filled}{'░' * (BAR - filled)} {probability:.2g}", FAINT)
+        cells = [_tokens(one, ids) for one in (block.tokens, block.written) if one is not None]
+        if block.note:
+            cells[-1].append(f"\n{visible(block.note)}", style=FAINT)
+        table.add_row(head, *cells)
+    yield table
+
+
 def _legend(view: View) -> Table:
     table = Table.grid(padding=(0, 2))
     for justify in ("left", "left", "right", "right", "right"):
         table.add_column(justify=justify)
     table.add_row(*(Text(word, style=FAINT) for word in ("role", "", "tokens", view.asked, "in strings")))
-    for count in view.counts():
-        style = token_style(Token(0, "", count.role, 0, supervised=count.supervised > 0), 0)
-        name = Text.assemble((f" {count.role.label} ", style))
-        table.add_row(name, MEANINGS[count.role], *map(str, (count.tokens, count.supervised, count.strings)))
+    for role, *counts in view.counts():
+        style = token_style(Token(0, "", role, 0, supervised=counts[1] > 0), 0)
+        table.add_row(Text.assemble((f" {role.label} ", style)), MEANINGS[role], *map(str, counts))
     grey = token_style(Token(0, "", Role.CONTEXT, 0, supervised=False), 0)
     table.add_row(Text.assemble((" grey ", grey)), f"not {view.asked}")
     table.add_row(Text.assemble(" ", ("underlined", "underline")), "string value")
     return table
 
 
+def _tokens(tokens: Sequence[Token], ids: bool) -> Text:
+    text = Text()
+    for number, line in enumerate(lines_of(tokens)):
+        text.append("\n" if number else "")
+        for place, token, part in line:
+            style = token_style(token, place)
+            text.append(visible(part) or "·", style=style)
+            if ids:
+                text.append(str(token.id).translate(SUBSCRIPTS), style=style + Style(underline=False))
+    return text
+
+
 def _plain(view: View, ids: bool) -> Iterator[str]:
     yield f"{'role':<12}{'tokens':>8}{view.asked:>12}{'in strings':>12}"
-    for count in view.counts():
-        yield f"{count.role.label:<12}{count.tokens:>8}{count.supervised:>12}{count.strings:>12}"
-    yield share_said(view)
+    yield from (f"{role.label:<12}{tokens:>8}{own:>12}{strings:>12}" for role, tokens, own, strings in view.counts())
     yield f"{BORDER} stands between tokens, « » around string values, ✗ before wrong tokens, - before what is not {view.asked}"
     for block in view.blocks:
         probability = "" if block.probability is None else f"probability {block.probability:.2g}"
         said = visible(", ".join(filter(None, [probability, block.note])))
         said = f"  ({said})" if said else ""
         yield f"\n{block.label}" + ("  <- first error" if block.first_error else "") + said * (block.written is None)
-        if block.written is None:
-            yield from _plain_tokens(block.tokens, ids)
-            continue
-        yield "  true"
+        yield from ["  true"] * (block.written is not None)
         yield from _plain_tokens(block.tokens, ids)
-        yield f"  written{said}"
-        yield from _plain_tokens(block.written, ids)
+        if block.written is not None:
+            yield f"  written{said}"
+            yield from _plain_tokens(block.written, ids)
 
 
 def _plain_tokens(tokens: Sequence[Token], ids: bool) -> Iterator[str]:
@@ -190,10 +152,10 @@ def _plain_tokens(tokens: Sequence[Token], ids: bool) -> Iterator[str]:
         start = f"  {'' if supervised else '-':<2}{role.label:<11}"
         for line in lines_of(list(run)):
             pieces = []
-            for string, marked in groupby(line, key=lambda piece: piece.token.string):
+            for string, marked in groupby(line, key=lambda piece: piece[1].string):
                 text = BORDER.join(
-                    ("✗" if p.token.wrong else "") + visible(p.text) + (f"[{p.token.id}]" if ids else "")
-                    for p in marked
+                    ("✗" if token.wrong else "") + visible(part) + (f"[{token.id}]" if ids else "")
+                    for _, token, part in marked
                 )
                 pieces.append(f"«{text}»" if string else text)
             yield start + BORDER.join(pieces)

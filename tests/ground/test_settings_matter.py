@@ -105,6 +105,7 @@ ELSEWHERE = {
     "task.kind": "chooses the class",
     "task.benchmark": "needs the benchmark's file: tests of the benchmarks",
     "task.path": "chooses the programs: tests of the programs task",
+    "task.input": "as task.path",
     "task.test_pairs": "chooses test programs: tests of held-out pairs",
     "task.tracer.python": "needs another interpreter: tests of the sandbox",
     "task.tracer.isolation": "tests of the sandbox",

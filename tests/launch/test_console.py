@@ -91,7 +91,7 @@ def test_an_output_that_cannot_be_made_is_one_line(
         (["train", PERMUTATION, f"train.max_steps={'x' * 5000}"], "xxx...xxx"),
         (["train", PERMUTATION, "data={task: {}, task: {}}"], "key 'task' is given twice"),
         (["measure", ROOT / "configs/measure/programs.yaml", "costs.limits=[-1]"], "'costs.limits.0'"),
-        (["trace", EXAMPLE, "reveal.max_tokens=4"], "reveal.max_tokens is counted with a tokenizer"),
+        (["show", EXAMPLE, "reveal.spacin=4"], "'data.reveal.spacin'; did you mean 'spacing'"),
         (["compare", EXAMPLE, EXAMPLE, "--right-from", "nan"], "--right-from nan: is no score"),
         (["evaluate", "nothing", ROOT / "configs/evaluate/permutation.yaml"], "nothing: there is no such folder here"),
     ],
@@ -188,8 +188,8 @@ def test_a_terminal_is_shown_a_source_without_what_it_would_obey(
     path = tmp_path / "x.py"
     line = "    x = '\x1b]0;mine\x07\u202e\t'\n"
     path.write_text(f"def main():  # << START_OF_TRACE\n{line}    return x\n")
-    for command in ("trace", "rewrite"):
-        exact = remedy([command, path]).output
+    for command in (["show", "--text"], ["rewrite"]):
+        exact = remedy([*command, path]).output
         assert line in exact
         monkeypatch.setattr(sys, "stdout", Terminal())
         console.show_source(exact)

@@ -62,8 +62,9 @@ def test_a_run_supervises_its_loss_roles(tmp_path: Path) -> None:
     view = viewed(written(tmp_path, STRINGS, train={"loss_roles": ["value"]}), 0, "train")
     assert all(token.supervised == (token.role is Role.VALUE) for token in view.tokens)
     tokens = view.tokens
-    assert view.supervised_share() == sum(token.role is Role.VALUE for token in tokens) / len(tokens)
-    assert sum(count.tokens for count in view.counts()) == len(tokens)
+    assert sum(count for _, count, *_ in view.counts()) == len(tokens)
+    share = sum(token.role is Role.VALUE for token in tokens) / len(tokens)
+    assert f"tokens: {len(tokens)}, {share:.0%} supervised" in output(view)
 
 
 HOSTILE = "\x1b[31m[bold]</span><script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRIDE}[/bold]"
@@ -87,10 +88,12 @@ def test_programs_are_data_to_terminals_and_browsers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "asked", "says"),
     [
-        ("run", ["--split", "all"], "--split all"),
+        ("run", ["--split", "all"], "--split 'all'"),
         ("run", ["--split", "tset"], "--split 'tset': did you mean 'test'"),
         ("run", ["--condition", "forcing=free"], "remove --condition"),
-        ("evaluation", ["data.seed=1"], "an evaluation's folder, which takes --index and --condition: remove"),
+        ("evaluation", ["data.seed=1"], "an evaluation's folder, which takes --index, --condition: remove"),
+        ("run", ["--input", "1"], "a configuration, which takes --index, --split, --text, key=value: remove --input"),
+        ("run", ["--text", "--ids"], "--text: shows neither ids nor a page"),
         ("configs/experiment/quickstart.yaml", [], "is the configuration of an experiment"),
     ],
 )
@@ -115,3 +118,16 @@ def test_a_program_is_shown_without_pytorch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert "value" in done.stdout
+
+
+def test_a_program_says_how_it_ended_and_takes_input(tmp_path: Path) -> None:
+    function, clock = tmp_path / "function.py", tmp_path / "clock.py"
+    function.write_text("def f(s, n):\n    return s * n\n")
+    text = remedy(["show", function, "--input", "'ab', 2", "--text"]).output
+    assert text.endswith("<|arg_sep|>\"'abab'\"<|frame_sep|><|end_of_text|>\n")
+    assert "defines f: give its arguments with --input" in remedy(["show", function]).errors
+    clock.write_text("import time\ndef main():  # << START_OF_TRACE\n    return time.time()\n")
+    assert re.search(r"^outcome: unstable \(.*clock\.py: ", remedy(["show", clock]).output, re.MULTILINE)
+    refused = remedy(["show", clock, "--text"])
+    assert (refused.status, refused.output) == (2, "")
+    assert "error: --text: there is no trace: unstable (" in refused.errors

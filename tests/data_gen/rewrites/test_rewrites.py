@@ -18,7 +18,7 @@ from remedy.data_gen.rewrites import REWRITES, rewrite_program, rewrite_source, 
 from remedy.data_gen.rewrites.characters import LOOPS
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.values import same_value
-from remedy.launch.trace import rewrite as rewrite_file
+from remedy.launch.rewrite import rewritten as rewrite_file
 from remedy.settings import ConfigError, build
 
 KINDS = [(kind,) for kind in REWRITES] + [tuple(REWRITES)]

@@ -247,3 +247,19 @@ def test_what_no_file_of_text_can_hold_is_written_as_an_escape(tmp_path: Path) -
     assert found["b"].answer == r"\ud800"
     for example in found.values():  # as a shard would
         (example.program + example.answer + spans_text(example.spans)).encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "says"),
+    [
+        ("def f(x):\n    return x\n", "1) + f(2", "is not the arguments of a call, on one line"),
+        ("def g(x):\n    return x\n", "1", "defines no function f, which the input gives arguments to"),
+        ("def main():  # << START_OF_TRACE\n    return 1\n", "1", "marks an entry point, which takes no arguments"),
+    ],
+)
+def test_an_input_is_the_arguments_of_a_files_function(tmp_path: Path, code: str, given: str, says: str) -> None:
+    (tmp_path / "one.py").write_text(code)
+    with pytest.raises(ConfigError, match=says):
+        ProgramsTask(path=str(tmp_path / "one.py"), input=given).count("all")
+    with pytest.raises(ConfigError, match="input is of a single program"):
+        build(ProgramsTask, {"path": lines(tmp_path / "two.jsonl", LINES[:2]), "input": given})

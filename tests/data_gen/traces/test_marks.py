@@ -16,7 +16,6 @@ from remedy.data_gen.roles import Role, Span, spans_text
 from remedy.data_gen.traces.marks import MARK, draw_marks, marked_lines
 from remedy.data_gen.traces.parse import Piece, ReadTrace
 from remedy.data_gen.traces.render import FORMATS
-from remedy.launch.trace import trace
 from remedy.settings import ConfigError, build
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -134,12 +133,11 @@ def test_a_file_is_traced_with_its_own_marks(tmp_path: Path) -> None:
         OWN.replace("found += g(word)", "found += g(word)  # show")
         + "def main():  # << START_OF_TRACE\n    return f('ab')\n"
     )
-    settings = ["reveal.spacing=.inf", "reveal.at=marks"]
-    states = [frame.locals or {} for frame in FORMATS["cwm"].read(after_context(trace(file, settings)[0])).frames]
+    task = {"kind": "programs", "path": str(file)}
+    data = DataConfig.model_validate({"task": task, "reveal": {"spacing": float("inf"), "at": "marks"}})
+    frames = FORMATS["cwm"].read(after_context(example(data, "all", 0).spans)).frames
+    states = [frame.locals or {} for frame in frames]
     assert [state["word"] for state in states if state] == ["'a'", "'b'", "'b'"]
-    file.write_text("def main():  # << START_OF_TRACE\n    return 1\n")
-    with pytest.raises(ConfigError, match="ends in `# show`: mark some"):
-        trace(file, settings)
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,8 @@ def generating(
     """Return what writes the trace, and how often the model was asked so far."""
     if backend is not None:
         served = ServedGenerator(backend, tokenizer, name, 1)
-        yield served, lambda: sum(served.asked.values())
+        begin = served.server.asked
+        yield served, lambda: served.server.asked - begin
         return
     reader = ModelReader(model, name)
     reader.report()  # it is measured now, and what that takes is no part of the trace

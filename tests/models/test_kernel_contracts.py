@@ -54,6 +54,7 @@ def interpreted(*bounds: Any) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "apart", kernels.refusal)  # the interpreter is set up in this process
     monkeypatch.setattr(torch.cuda, "device", lambda *_: contextlib.nullcontext())
     properties = types.SimpleNamespace(multi_processor_count=8)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: properties)

@@ -15,7 +15,7 @@ import yaml
 from remedy.data_gen.execution.isolation import find_interpreter
 from remedy.data_gen.execution.program import Program
 from remedy.eval.control_flow.flow import ControlFlow
-from remedy.launch.job import _on_several
+from remedy.launch.runner import _on_several
 from remedy.models.kernels import Use, apart
 from remedy.models.mixers import short_convolution
 from tests.test_structure import FILES, ROOT
@@ -24,7 +24,7 @@ STARTS = {
     # An interpreter of this search path, but for the working folder.
     "models/kernels.py apart: subprocess.run(own_command())",
     "train/arguments.py to_universal: subprocess.run(module_command())",
-    "launch/job.py _on_several: subprocess.Popen(module_command())",
+    "launch/runner.py _on_several: subprocess.Popen(module_command())",
     "remedy/processes.py own_command: sys.executable",
     # Any interpreter, isolated and from an empty folder.
     "remedy/processes.py ask: subprocess.run([])",

@@ -21,6 +21,7 @@ from remedy.data_gen.rewrites.names import Names
 from remedy.registry import Registry, one_of
 
 Rewrite = Callable[[ast.Module, Names, list[ast.FunctionDef]], bool]
+"""Changes the functions in place, and says if anything changed."""
 
 REWRITES: Registry[Rewrite] = Registry("rewrite")
 """In the order in which several are applied: each leaves work for those after it."""

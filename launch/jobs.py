@@ -1,4 +1,4 @@
-"""What is to be done in an experiment: every run with its resolved settings, the trials by which variants choose, and seeds trained at
+"""Work of an experiment: every run with its resolved settings, the trials by which variants choose, and seeds trained at
 once; what a run's folder says of it, and if it is done.
 
 A run's folder holds `train.yaml`, `run.json` and, of a run that is evaluated, `evaluate.yaml`, which its process reads.

@@ -1,4 +1,4 @@
-"""Who does an experiment's jobs, and where: trials, then runs, some at a time, each a process of this machine; then the report.
+"""Processes that do an experiment's jobs: trials, then runs, some at a time, each a process of this machine; then the report.
 
 A run's process does what its folder says: it trains, unless that is done, then evaluates; itself, since imports alone cost seconds, or
 under torchrun, on as many processes.

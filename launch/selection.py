@@ -1,4 +1,4 @@
-"""What the variants of an experiment choose by their trials, on validation alone."""
+"""Choice of settings by the trials of an experiment's variants, on validation alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# Only Python 3.10 to 3.13 with venv is needed; everything else is installed into .venv by the targets that use it.
+# Only Python 3.11 to 3.13 with venv is needed; everything else is installed into .venv by the targets that use it.
 PYTHON ?= python3
 BIN := .venv/bin
 # Nothing may ask a model hub: tests and quickstart run without one.

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import Field, model_validator
-from typing_extensions import TypedDict  # pydantic reads that of typing from Python 3.12
+from typing_extensions import TypedDict
 
 from remedy.checksums import (
     DamagedFile,

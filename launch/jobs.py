@@ -1,9 +1,12 @@
-"""The jobs of an experiment: every run with its resolved settings, the trials by which variants choose, and seeds trained at once."""
+"""Work of an experiment: every run with its resolved settings, the trials by which variants choose, and seeds trained at
+once; what a run's folder says of it, and if it is done.
+
+A run's folder holds `train.yaml`, `run.json` and, of a run that is evaluated, `evaluate.yaml`, which its process reads.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,26 +17,27 @@ from remedy.eval.checkpoint import Subject
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
+from remedy.eval.records.folder import SUMMARY
 from remedy.eval.records.schema import COMMON
 from remedy.eval.report.comparison import Side, one_primary
-from remedy.eval.report.planned import SELECTION, SelectionRecord, Tried
-from remedy.files import file_name
+from remedy.eval.report.reading import read_evaluations
+from remedy.files import file_name, write_text
 from remedy.launch.experiment import (
     SEEDS,
     SELECTION_FOLDER,
     ExperimentConfig,
     Group,
     Member,
-    Selection,
     members,
     trial_members,
 )
 from remedy.messages import cut, shown, suggest
 from remedy.models.config import DecoderSettings
-from remedy.models.model_manifest import SEAL, read_training
-from remedy.settings import ConfigError, UserError, apply_changes, build, resolve
+from remedy.models.model_manifest import SEAL, recorded_weights, weights_are_gone
+from remedy.settings import ConfigError, UserError, apply_changes, build, dump, load_stored, resolve
 from remedy.train.config import DIVERGED, RunConfig
 
+RUN, TRAIN, EVALUATE, EVALUATION = "run.json", "train.yaml", "evaluate.yaml", "evaluation"
 Choices = Mapping[tuple[str, str], dict[str, Any]]
 """The settings that variants chose, by group and variant."""
 
@@ -161,70 +165,82 @@ def conditions(job: Job) -> list[Condition]:
     return conditions_of(job.evaluate, Subject(data, job.evaluate.trained_on or job.train.data.task))
 
 
-def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
-    """Return what each variant chooses by its trials, and write a record of it into their folder.
+def prepare(job: Job) -> None:
+    """Write what a run's process reads into its folder.
 
     Raises:
-        UserError: a trial is not finished, or none of a variant's has a finite loss.
+        UserError: the folder holds a run of other settings.
     """
-    missing = [number for number, trial in enumerate(trials) if not trial.is_trained]
-    if missing:
-        raise UserError(
-            f"{len(missing)} of {len(trials)} trials of the selection are not finished, the first is {trials[missing[0]].name} "
-            f"(--job {missing[0]}): run them first"
-        )
-    choices = {}
-    for name, group in config.groups.items():
-        if (select := group.select) is None:
-            continue
-        variants: dict[str, list[Tried]] = {}
-        for variant in dict.fromkeys(trial.variant for trial in trials if trial.group == name):
-            mine = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
-            variants[variant] = judged(select, mine, f"{name}, {variant}")
-            choices[name, variant] = next(one["values"] for one in variants[variant] if one["chosen"])
-        record = SelectionRecord(group=name, metric=select.metric, seeds=list(select.seeds), variants=variants)
-        write_json(Path(config.output) / name / SELECTION_FOLDER / SELECTION, record)
-    return choices
+    for member in job.members:
+        prepare(member)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    if job.members:
+        return
+    settings = job.folder / TRAIN
+    if settings.exists() and not _says(settings, job.train):
+        raise UserError(f"{job.folder} holds a run of other settings; delete it or choose another output")
+    # Whatever lay there: its process takes these for the user's, as they now are.
+    write_text(settings, dump(job.train))
+    write_json(job.folder / RUN, {"name": job.name, "variant": job.variant, "chosen": job.chosen})
+    if job.evaluate is not None:
+        write_text(job.folder / EVALUATE, dump(job.evaluate))
+    else:
+        (job.folder / EVALUATE).unlink(missing_ok=True)
 
 
-def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Tried]:
-    """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
+def _says(path: Path, settings: RunConfig) -> bool:
+    """Say if a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
+    try:
+        return load_stored(RunConfig, path).changed({"plugins": settings.plugins}) == settings
+    except UserError:
+        return False
 
-    A setting under which any seed's loss became NaN or infinite is not chosen.
+
+def folders_of(job: Job) -> list[Path]:
+    """Name the folders that a prepared job's process is told: its own, or those of the runs that are trained at once."""
+    return [member.folder for member in job.members] or [job.folder]
+
+
+def is_done(job: Job) -> bool:
+    """Say if a run is trained and its evaluation is finished, the one that is asked for, and of its weights. Of adapters and tracked
+    runs its own process finds that out. Where the weights were deleted the records alone are asked.
 
     Raises:
-        UserError: there is none without.
+        UserError: the weights are gone, and without them the evaluation cannot be finished, mended or made as it is asked for.
     """
-    tried: list[Tried] = []
-    ranks: list[tuple[float, float]] = []
-    for values in select.points():
-        found = [_validation(trial) for trial in trials if trial.chosen == values]
-        whole = [one for one in found if one is not None]
-        loss, exact = (sum(one[key] for one in whole) / max(1, len(whole)) for key in ("loss", "exact_match"))
-        figures = [one[select.metric] if one is not None else None for one in found]
-        mean = (loss if select.metric == "loss" else exact) if len(whole) == len(found) else None
-        tried.append({"values": values, "figures": figures, "mean": mean, "chosen": False})
-        order = (loss, -exact) if select.metric == "loss" else (-exact, loss)
-        ranks.append((math.inf, math.inf) if mean is None else order)
-    best = tried[min(range(len(tried)), key=lambda place: ranks[place])]
-    if best["mean"] is None:
-        raise UserError(
-            f"select ({where}): under every setting that was tried a loss became NaN or infinite: try lower learning rates"
-        )
-    best["chosen"] = True
-    return tried
+    if job.members or not job.is_trained or job.evaluate is None:
+        return job.is_trained and not job.members
+    folder = job.folder / EVALUATION
+    try:
+        found = read_evaluations([folder])
+        request = found.requests[0]
+        problem = ""
+        if found.missing or not (folder / SUMMARY).exists():
+            problem = f"{folder}: is not finished"
+        elif not _is_asked(job, request):
+            problem = f"{folder}: holds another evaluation"
+    except UserError as error:
+        problem = str(error)
+    if weights_are_gone(job.model):
+        if problem:
+            raise UserError(
+                f"{problem}, and the weights are gone: put them back, or delete {job.folder} to train again"
+            ) from None
+        return True
+    weights = recorded_weights(job.model)
+    if problem or not weights or job.train.tracking.wandb:
+        return False
+    return bool(request.get("checkpoint", {}).get("weights") == weights)
 
 
-def _validation(trial: Job) -> dict[str, float] | None:
-    """The figures of the model that a trial kept; None if its loss became NaN or infinite."""
-    if (trial.model / DIVERGED).exists():
-        return None
-    training = read_training(trial.model)
-    if training is None or training["validation"] is None:
-        raise UserError(
-            f"{trial.model}: has no figures of validation: delete {trial.folder} and run the experiment again"
-        )
-    return training["validation"]
+def _is_asked(job: Job, request: Mapping[str, Any]) -> bool:
+    """Say if an evaluation is the job's."""
+    assert job.evaluate is not None
+    variant = job.variant if job.variant != job.name else ""
+    asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
+    chosen = (request.get("training") or {"chosen": job.chosen})["chosen"]
+    in_4bit = job.evaluate.load_in_4bit in (None, "quantization" in request)
+    return all(request.get(key) == value for key, value in asked.items()) and chosen == job.chosen and in_4bit
 
 
 def _refuse_twice(jobs: Sequence[Job], where: str) -> None:

@@ -140,8 +140,8 @@ def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
 
 
 def _section(registered: Mapping[str, Any]) -> Shape:
-    kinds = [kind for kind in registered if kind]
-    return Shape(f"section of kind {_either(kinds)}" if len(kinds) > 1 else "section", dict(registered))
+    kinds = f" of kind {_either(list(registered))}" if len(registered) > 1 else ""
+    return Shape("section" + kinds, dict(registered))
 
 
 def _union(arguments: Sequence[Any], metadata: Sequence[Any]) -> Shape:
@@ -200,32 +200,21 @@ def settings_class(command: str) -> type[Settings]:
 
 def markdown() -> str:
     """docs/config.md: a section for every settings class, in the order in which the commands use them."""
-    used: dict[type[Settings], dict[str, list[str]]] = {}
+    used: dict[type[Settings], dict[str, dict[str, None]]] = {}
     table = ["| command | file |\n|---|---|"]
     for command in SETTINGS:
         table.append(f"| `remedy {command}` | {_link(settings_class(command))} |")
         for settings, key, kind in places(settings_class(command)):
-            place = f"`{key}`" + (f" of kind `{kind}`" if kind else "") if key else "the file of"
-            commands = used.setdefault(settings, {}).setdefault(place, [])
-            if command not in commands:
-                commands.append(command)
+            place = f"`{key}`" + (f" of kind `{kind}`" if kind else "") if key else ""
+            used.setdefault(settings, {}).setdefault(place, {})[command] = None
     return "\n".join([INTRODUCTION, *table, *(_described(settings, where) for settings, where in used.items())]) + "\n"
 
 
-def _described(settings: type[Settings], where: dict[str, list[str]]) -> str:
-    places = "; ".join(
-        f"{place} {', '.join(f'`remedy {name}`' for name in commands)}"
-        if place == "the file of"
-        else f"{place} ({', '.join(commands)})"
-        for place, commands in where.items()
-    )
-    lines = [
-        f"\n## {settings.__name__}\n",
-        f"{places[0].upper()}{places[1:]}.\n",
-        f"{inspect.cleandoc(settings.__doc__ or '')}\n",
-        "| key | type | default | |",
-        "|---|---|---|---|",
-    ]
+def _described(settings: type[Settings], where: dict[str, dict[str, None]]) -> str:
+    file = [f"The file of {', '.join(f'`remedy {name}`' for name in where.pop(''))}"] if "" in where else []
+    places = "; ".join([*file, *(f"{place} ({', '.join(commands)})" for place, commands in where.items())])
+    about = inspect.cleandoc(settings.__doc__ or "")
+    lines = [f"\n## {settings.__name__}\n\n{places}.\n\n{about}\n\n| key | type | default | |\n|---|---|---|---|"]
     for row in fields(settings):
         links = dict.fromkeys(_link(section) for section in row.shape.sections.values())
         cells = (row.shape.words + (f": {', '.join(links)}" if links else ""), f"`{row.default}`", row.description)
@@ -257,14 +246,11 @@ REGISTRIES = {
 }
 """What there is, under which key it is chosen, and where it is registered."""
 TELLING_APART = {
-    "cwm": "As `facebook/cwm` writes: the prompt holds the first frame; a line's text is its action.",
     "cwm_unseeded": "As cwm, but the model writes the first frame too.",
     "cwm_numbered": "As cwm, with each line's number beside it, in the program and in the trace.",
     "cwm_numbers": "As cwm, with each line's number beside it in the program, and in its place in the trace.",
-    "chains": "Method chains as one call a line, without changing what is evaluated or in which order.",
-    "temporaries": "Nested expressions as one operation a line, put into temporaries.",
 }
-"""Choices that share a class or a module, whose docstring says nothing of the single one."""
+"""Choices that share a class, whose docstring says nothing of the single one."""
 
 
 def print_choices(
@@ -290,11 +276,8 @@ def print_choices(
 
 
 def _of_docstring(name: str, choice: Any) -> str:
-    """The first sentence of its class's docstring, or of its module's."""
-    documented: Any = choice if isinstance(choice, type) else type(choice)
-    if inspect.isroutine(choice):
-        documented = sys.modules[choice.__module__]
-    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+    """The first sentence of its docstring."""
+    return " ".join((inspect.getdoc(choice) or "").split("\n\n")[0].split())
 
 
 def _forcing(name: str, fed: frozenset[Any]) -> str:

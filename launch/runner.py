@@ -1,4 +1,8 @@
-"""An experiment walked forward on this machine: trials, then runs, some at a time, each a process; and the report over them."""
+"""Processes that do an experiment's jobs: trials, then runs, some at a time, each a process of this machine; then the report.
+
+A run's process does what its folder says: it trains, unless that is done, then evaluates; itself, since imports alone cost seconds, or
+under torchrun, on as many processes.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,53 @@ import logging
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
+import psutil
 import torch
 
-from remedy.eval.records.folder import REQUEST, SUMMARY
+from remedy.checksums import read_json
+from remedy.eval.records.folder import REQUEST
 from remedy.eval.report.planned import PLAN, write_plan, write_runs
-from remedy.eval.report.reading import read_evaluations
+from remedy.launch.console import reporting
 from remedy.launch.experiment import SELECTION_FOLDER, ExperimentConfig
-from remedy.launch.job import EVALUATION, begun, folders_of, prepare
-from remedy.launch.jobs import Job, choose, expand, stacks, trials
+from remedy.launch.jobs import (
+    EVALUATE,
+    EVALUATION,
+    RUN,
+    TRAIN,
+    Job,
+    expand,
+    folders_of,
+    is_done,
+    prepare,
+    stacks,
+    trials,
+    was_trained,
+)
 from remedy.launch.plan import check_programs, comparisons_of
-from remedy.models.model_manifest import recorded_weights, weights_are_gone
+from remedy.launch.selection import choose
+from remedy.launch.train import resumable
 from remedy.owner import owned
-from remedy.settings import UserError
+from remedy.processes import module_command
+from remedy.settings import UserError, load
+from remedy.train.config import DIVERGED, RunConfig
+from remedy.train.processes import RESUMABLE, SIGNALS
 
 LOG = "log.txt"
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 30.0
 """Seconds between two lines on a run that goes on."""
-IMPORTED = ("train.run", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.job")
+IMPORTED = ("train.run", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.runner")
 """What a run imports when it comes to it."""
 log = logging.getLogger(__name__)
 
@@ -56,11 +81,7 @@ def run(config: ExperimentConfig, where: str) -> Path:
 
 
 def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> Path:
-    """The report over the runs that are done; returns its page. `partial`: as of `report_all`.
-
-    Raises:
-        UserError: as `report_all`, or trials that choose settings are not finished.
-    """
+    """The report over the runs that are done, as of `report_all`; a UserError if trials are not finished."""
     tried = trials(config, where)
     jobs = expand(config, where, choose(config, tried) if tried else None)
     list_runs(config, jobs)
@@ -104,48 +125,6 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
     return page
 
 
-def is_done(job: Job) -> bool:
-    """Say if a run is trained and its evaluation is finished, the one that is asked for, and of its weights. Of adapters and tracked
-    runs its own process finds that out. Where the weights were deleted the records alone are asked.
-
-    Raises:
-        UserError: the weights are gone, and without them the evaluation cannot be finished, mended or made as it is asked for.
-    """
-    if job.members or not job.is_trained or job.evaluate is None:
-        return job.is_trained and not job.members
-    folder = job.folder / EVALUATION
-    try:
-        found = read_evaluations([folder])
-        request = found.requests[0]
-        problem = ""
-        if found.missing or not (folder / SUMMARY).exists():
-            problem = f"{folder}: is not finished"
-        elif not _is_asked(job, request):
-            problem = f"{folder}: holds another evaluation"
-    except UserError as error:
-        problem = str(error)
-    if weights_are_gone(job.model):
-        if problem:
-            raise UserError(
-                f"{problem}, and the weights are gone: put them back, or delete {job.folder} to train again"
-            ) from None
-        return True
-    weights = recorded_weights(job.model)
-    if problem or not weights or job.train.tracking.wandb:
-        return False
-    return bool(request.get("checkpoint", {}).get("weights") == weights)
-
-
-def _is_asked(job: Job, request: Mapping[str, Any]) -> bool:
-    """Say if an evaluation is the job's."""
-    assert job.evaluate is not None
-    variant = job.variant if job.variant != job.name else ""
-    asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
-    chosen = (request.get("training") or {"chosen": job.chosen})["chosen"]
-    in_4bit = job.evaluate.load_in_4bit in (None, "quantization" in request)
-    return all(request.get(key) == value for key, value in asked.items()) and chosen == job.chosen and in_4bit
-
-
 def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
     """Train those that are trained at once, then do all."""
     if at_once := stacks(jobs):
@@ -182,7 +161,7 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
                 for name, (job, process) in list(running.items()):
                     if process.exitcode is not None:
                         del running[name]
-                        ended[name] = _problem(job, process.exitcode)
+                        ended[name] = _problem(job.folder / LOG, process.exitcode)
             board.show(ended, {name: job.folder / LOG for name, (job, _) in running.items()})
     finally:  # at an interrupt, each with a checkpoint
         for _, process in running.values():
@@ -195,10 +174,8 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
 
 
 def _context() -> Any:
-    """The way in which processes begin: forked from one that has imported what they need, which alone would cost each seconds.
-
-    On other systems than Linux, whose libraries may not survive a fork, and with CUDA, whose state does not, each imports for itself.
-    """
+    """The way in which processes begin: forked from one that has imported what they need. On other systems than Linux, whose libraries
+    may not survive a fork, and with CUDA, whose state does not, each imports for itself."""
     os.environ["TQDM_DISABLE"] = "1"
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
@@ -207,11 +184,10 @@ def _context() -> Any:
     return context
 
 
-def _problem(job: Job, status: int) -> str:
-    """Return what went wrong in a run's process; an empty string if nothing did."""
+def _problem(path: Path, status: int) -> str:
+    """Return what went wrong in the process of this log; an empty string if nothing did."""
     if not status:
         return ""
-    path = job.folder / LOG
     said = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last word is a table
     return f"failed (exit status {status}; all of it in {path}): {said}"
 
@@ -243,3 +219,130 @@ class Board:
                 self.said[name] = state, now
                 more = last_line(running[name]) if name in running else ended[name]
                 log.info("[%5.0f s] %s: %s", now - self.begin, name, ", ".join(filter(None, (state, more))))
+
+
+def begun(folders: Sequence[Path], log: Path, processes: int, threads: int) -> None:
+    """Do the work of a process that an experiment started: all that it prints goes to `log`, and it ends with the experiment, however
+    that ends; a training then leaves a checkpoint."""
+    with log.open("wb") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    threading.Thread(target=_end_with_experiment, daemon=True).start()
+    with reporting():
+        do(folders, processes, threads)
+
+
+def _end_with_experiment() -> None:
+    experiment = multiprocessing.parent_process()
+    assert experiment is not None
+    experiment.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def do(folders: Sequence[Path], processes: int, threads: int) -> None:
+    """Train the run of a folder unless that is done, then evaluate it; of several folders, train their runs at once.
+
+    Raises:
+        SystemExit: a signal ended it; with the status that lets a Slurm job queue again.
+    """
+    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    for number in SIGNALS:  # before training begins, and in the evaluation after it
+        signal.signal(number, _leave)
+    if len(folders) > 1:
+        _train_together(folders)
+        return
+    (folder,) = folders
+    run, evaluated = load(RunConfig, folder / TRAIN), (folder / EVALUATE).exists()
+    if not was_trained(Path(run.output), evaluated):
+        try:
+            _train(run, folder, processes)
+        except (UserError, SystemExit):
+            # Of a trial, that is a result: this setting is not the one to choose.
+            if not was_trained(Path(run.output), evaluated):
+                raise
+    if evaluated and processes > 1:
+        _on_several(processes, "remedy.launch.runner", str(folder))
+    elif evaluated:
+        evaluate_run(folder)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    print(f"stopped: {signal.Signals(number).name}; what is written stays", file=sys.stderr, flush=True)
+    sys.exit(RESUMABLE)
+
+
+def _train(run: RunConfig, folder: Path, processes: int) -> None:
+    if processes > 1 and run.train.total_steps:
+        _on_several(processes, "remedy.launch.train", str(folder / TRAIN), "--resume")
+        return
+    from remedy.train.run import train
+
+    with resumable():
+        train(run, resume=True)
+
+
+def _train_together(folders: Sequence[Path]) -> None:
+    """Train the runs of these folders at once. Those whose loss becomes NaN or infinite are left to their own processes."""
+    from remedy.train.stacked import train_stacked
+
+    runs = [load(RunConfig, folder / TRAIN) for folder in folders]
+    try:
+        with resumable():
+            train_stacked(f"{runs[0].name} and {len(runs) - 1} more", runs, resume=True)
+    except UserError as error:
+        if not any(Path(run.output, DIVERGED).exists() for run in runs):
+            raise
+        print(error, flush=True)
+
+
+def _on_several(processes: int, module: str, *words: str) -> None:
+    """Run a module under torchrun, as a process of each GPU. If this process is killed, so is torchrun, at which its processes end."""
+    # Its own way to start Python would let the working folder come first in the search path.
+    options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
+    torchrun = module_command("torch.distributed.run", *options, *module_command(module, *words))
+    launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)
+    passed_on: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        """To the processes themselves: torchrun would die of one signal, and give them 30 seconds at the other."""
+        passed_on.append(number)
+        launcher = psutil.Process(launched.pid)
+        for process in launcher.children() or [launcher]:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+    code = launched.wait()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    if code:
+        sys.exit(RESUMABLE if passed_on else code)
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        from remedy.data_gen.execution.kernel import DIE_WITH_PARENT, control
+
+        control(*DIE_WITH_PARENT)
+
+
+def evaluate_run(folder: Path) -> None:
+    """Evaluate a trained run as its folder says."""
+    from remedy.eval.config import EvalConfig
+    from remedy.eval.evaluate import evaluate_checkpoint
+    from remedy.launch.evaluate import together
+    from remedy.train.tracking import log_evaluation
+
+    run, about = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
+    variant = "" if about["variant"] == about["name"] else about["variant"]
+    given = {"name": about["name"], "variant": variant, "chosen": about["chosen"], "own": run.model_dump(mode="json")}
+    with together() as rank:
+        settings = load(EvalConfig, folder / EVALUATE)
+        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **given)
+        if rank.is_main:
+            log_evaluation(run, summary)
+
+
+if __name__ == "__main__":  # under torchrun
+    with reporting():
+        evaluate_run(Path(sys.argv[1]))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from remedy.files import file_name
 from remedy.launch.experiment import ExperimentConfig
-from remedy.launch.job import do, folders_of, prepare
-from remedy.launch.jobs import Job, choose, expand, trials
+from remedy.launch.jobs import Job, expand, folders_of, prepare, trials
 from remedy.launch.plan import check_programs
-from remedy.launch.runner import set_out
+from remedy.launch.runner import do, set_out
+from remedy.launch.selection import choose
 from remedy.processes import module_command
 from remedy.settings import UserError
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from typing_extensions import NotRequired, TypedDict  # pydantic reads that of typing from Python 3.12
+from typing_extensions import NotRequired, TypedDict
 
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.messages import shown

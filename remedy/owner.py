@@ -1,13 +1,13 @@
 """One owner a folder: a process that writes into a folder holds it, and a second one is refused with who that is.
 
-The lock is the system's (`flock` on a file in the folder), so that it ends with its process, however that ends. On NFS it holds between
-machines too.
+The lock is the system's (`flock` on a file in the folder), so that it ends with its process, however that ends; a fork holds nothing.
+On NFS it holds between machines too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import shlex
 import socket
@@ -15,13 +15,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from remedy.files import writing
 from remedy.messages import cut
 from remedy.settings import UserError
 
 FILE = ".owner"
-_held: set[int] = set()
-"""Descriptors of the files that this process has locked."""
+LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
+"""Errors of a file system without locks."""
 
 
 @contextlib.contextmanager
@@ -34,54 +36,40 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
         OSError: the folder cannot be made or written to.
     """
     path = folder / (FILE + part)
+    lock = FileLock(path, blocking=False, fallback_to_soft=False)
     with writing(folder):
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        number = _locked(path)
-    _held.add(number)
+        _acquire(lock, path)
     process = os.getpid()
     try:
         yield
     finally:
         if os.getpid() == process:  # a fork of it that ends owns nothing
             path.unlink(missing_ok=True)
-            _held.discard(number)
-            os.close(number)
+            lock.release()
             if made:
                 with contextlib.suppress(OSError):  # something was written
                     folder.rmdir()
 
 
-def _locked(path: Path) -> int:
-    """A descriptor of the file, locked, with this process's name in it."""
-    number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+def _acquire(lock: FileLock, path: Path) -> None:
+    """Lock the file and write this process's name into it."""
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = os.read(number, 1000).decode(errors="replace") or "another process"
-        os.close(number)
-        if not isinstance(error, BlockingIOError):
-            path.unlink()
-            raise UserError(
-                f"{path.parent}: its file system gives no lock ({error.strerror}), without which two processes could write there at "
-                "once: choose a folder on a local disk, or have it mounted with locks (Lustre: mount -o flock)"
-            ) from None
+        lock.acquire()
+    except Timeout:
+        holder = path.read_text(errors="replace") if path.exists() else ""
         raise UserError(
-            f"{path.parent}: {holder} is writing there: wait until it ends, or end it, or choose another folder"
+            f"{path.parent}: {holder[:1000] or 'another process'} is writing there: wait until it ends, or end it, or choose another "
+            "folder"
         ) from None
-    if not (path.exists() and os.path.samestat(os.stat(path), os.fstat(number))):
-        os.close(number)  # its owner ended, and took the file away, between the two calls
-        return _locked(path)
-    os.ftruncate(number, 0)
+    except OSError as error:
+        if error.errno not in LOCKLESS:
+            raise
+        path.unlink()
+        raise UserError(
+            f"{path.parent}: its file system gives no lock ({error.strerror}), without which two processes could write there at "
+            "once: choose a folder on a local disk, or have it mounted with locks (Lustre: mount -o flock)"
+        ) from None
     words = cut(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), 200)
-    os.write(number, f"process {os.getpid()} on {socket.gethostname()} ({words})".encode(errors="replace"))
-    return number
-
-
-def _let_go() -> None:
-    """A fork holds nothing: else it would keep the folder of a parent that was killed."""
-    while _held:
-        os.close(_held.pop())
-
-
-os.register_at_fork(after_in_child=_let_go)
+    path.write_text(f"process {os.getpid()} on {socket.gethostname()} ({words})", errors="replace")

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 from remedy.messages import one_line
 from remedy.settings import ConfigError, UserError
 
-SAFE_PATH = "-P" if sys.version_info >= (3, 11) else "-I"
-"""Keeps the working folder out of an interpreter's search path, where a stranger's `json.py` would be found first. 3.10 knows `-I` alone,
-which leaves PYTHONPATH out too."""
+SAFE_PATH = "-P"
+"""Keeps the working folder out of an interpreter's search path, where a stranger's `json.py` would be found first."""
 # Spawned workers, the fork server and the resource tracker start by `-c`. It is these options that all of them are given, and a worker's
 # own search path, which is its parent's, comes only after it has imported much.
 _inherited = subprocess._args_from_interpreter_flags  # type: ignore[attr-defined]

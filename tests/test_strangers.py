@@ -17,8 +17,7 @@ from remedy import plugins
 from remedy.checksums import digest_of, read_json, write_json, write_table
 from remedy.data_gen.shards import MANIFEST
 from remedy.launch.experiment import ExperimentConfig
-from remedy.launch.job import EVALUATE, TRAIN, prepare
-from remedy.launch.jobs import expand
+from remedy.launch.jobs import EVALUATE, TRAIN, expand, prepare
 from remedy.models.loading import load_checkpoint
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, seal_model
 from remedy.settings import build, load

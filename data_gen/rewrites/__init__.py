@@ -16,17 +16,16 @@ from pydantic import AfterValidator
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.data_gen.rewrites.characters import LOOPS, characters
 from remedy.data_gen.rewrites.comprehensions import comprehensions
-from remedy.data_gen.rewrites.fstrings import fstrings
 from remedy.data_gen.rewrites.hoisting import chains, temporaries
 from remedy.data_gen.rewrites.names import Names
 from remedy.registry import Registry, one_of
 
 Rewrite = Callable[[ast.Module, Names, list[ast.FunctionDef]], bool]
+"""Changes the functions in place, and says if anything changed."""
 
 REWRITES: Registry[Rewrite] = Registry("rewrite")
 """In the order in which several are applied: each leaves work for those after it."""
 
-REWRITES["fstrings"] = fstrings
 REWRITES["comprehensions"] = comprehensions
 REWRITES["characters"] = characters
 REWRITES["chains"] = chains
@@ -62,22 +61,19 @@ def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
     """
     try:
         entry = program.entry_point().name
-        tree = ast.parse(program.code)
-    except (ProgramError, SyntaxError, ValueError, RecursionError, MemoryError):
+        code = rewrite_source(program.code, kinds, entry=entry)
+    except ProgramError:
         return program
-    try:
-        if not _rewrite(tree, kinds, entry):
-            return program
-        lines = ast.unparse(ast.fix_missing_locations(tree)).split("\n")
-    except RecursionError:
+    if code == program.code:
         return program
+    lines = code.split("\n")
     marked = max(number for number, line in enumerate(lines) if line.startswith(f"def {entry}("))
     lines[marked] += f"  {MARKER}"
-    return replace(program, code="\n".join(lines) + "\n")
+    return replace(program, code="\n".join(lines))
 
 
-def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>") -> str:
-    """The source with all its functions rewritten, unchanged where there is nothing to rewrite.
+def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>", entry: str = "") -> str:
+    """The source with all its functions rewritten but `entry`, unchanged where there is nothing to rewrite.
 
     Raises:
         ProgramError: kind `syntax`, it does not parse; kind `recursion`, it is nested too deeply.
@@ -86,23 +82,19 @@ def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>") -> 
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProgramError("syntax", f"{name}: does not compile: {error}") from None
+    changed = False
     try:
-        return ast.unparse(ast.fix_missing_locations(tree)) + "\n" if _rewrite(tree, kinds, None) else code
+        for kind, rewrite in REWRITES.items():
+            if kind in kinds:
+                changed |= rewrite(tree, Names(tree), _functions(tree, entry))
+        return ast.unparse(ast.fix_missing_locations(tree)) + "\n" if changed else code
     except RecursionError:
         raise ProgramError(
             "recursion", f"{name}: is nested too deeply to be rewritten: split its expressions"
         ) from None
 
 
-def _rewrite(tree: ast.Module, kinds: Sequence[str], entry: str | None) -> bool:
-    changed = False
-    for kind, rewrite in REWRITES.items():
-        if kind in kinds:
-            changed |= rewrite(tree, Names(tree), _functions(tree, entry))
-    return changed
-
-
-def _functions(tree: ast.Module, entry: str | None) -> list[ast.FunctionDef]:
+def _functions(tree: ast.Module, entry: str) -> list[ast.FunctionDef]:
     """All functions, inner ones too, outer first, but for the marked one and the loops that `characters` puts in."""
     left_alone = {entry, *dict(LOOPS.values())}
     kept = [s for s in tree.body if not (isinstance(s, ast.FunctionDef) and s.name in left_alone)]

@@ -173,7 +173,10 @@ class _Calls(ast.NodeTransformer):
 
 
 def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Rewrite the functions in place; returns whether anything changed. Left alone where the module has its own `len` or the like."""
+    """Write string operations as loops over characters: `s.replace(a, b)` is `replace_by_character(s, a, b)`.
+
+    A module with its own `len` or the like is left alone.
+    """
     if _module_names(tree) & {*_BUILTINS, *dict(LOOPS.values()), "*"}:
         return False
     calls = _Calls()

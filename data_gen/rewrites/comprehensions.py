@@ -103,5 +103,5 @@ def _rename(part: ast.AST, outside: ast.AST, renamed: dict[str, str]) -> None:
 
 
 def comprehensions(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Rewrite the functions in place; returns whether anything changed."""
+    """Write comprehensions as loops, and generator expressions too where all of their items are read at once."""
     return _Comprehensions(names).rewrite(functions)

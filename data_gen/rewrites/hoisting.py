@@ -200,10 +200,10 @@ class _Chains(Hoister):
 
 
 def temporaries(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Put nested expressions into temporaries; returns whether anything changed."""
+    """Write nested expressions as one operation a line, put into temporaries."""
     return _Temporaries(names).rewrite(functions)
 
 
 def chains(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Write method chains as one call a line; returns whether anything changed."""
+    """Write method chains as one call a line, without changing what is evaluated or in which order."""
     return _Chains(names).rewrite(functions)

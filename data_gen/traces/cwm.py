@@ -29,7 +29,7 @@ _EVENTS = {token: event for event, token in EVENT_TOKENS.items()}
 
 
 class Cwm(Format):
-    """Prompt, then one frame after another."""
+    """As `facebook/cwm` writes: the prompt holds the first frame; a line's text is its action."""
 
     events = True
     closes_frames = True

@@ -1,8 +1,5 @@
 """Requests to vLLM, and its replies: token ids on both sides, never text.
 
-Two things are asked for: what the model writes after some tokens (greedily, up to a number of tokens or one that stops it), and what it
-would have written in place of each of the last tokens that it is given.
-
 The form is that of OpenAI's `/v1/completions` with vLLM's additions `return_token_ids`, `prompt_logprobs`, `stop_token_ids`,
 `allowed_token_ids`, `structured_outputs` (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`, `vllm/v1/engine/logprobs.py`).
 It masks what a grammar does not allow before it takes log-probabilities (`raw_logprobs` too: `gpu_model_runner.py` masks the logits
@@ -13,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from heapq import nlargest
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
 
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line
@@ -44,30 +42,23 @@ FORM = f"vLLM gives ids from 0.10.2 on, and log-probabilities unless it has --lo
 
 
 class Question(NamedTuple):
-    """Request for tokens."""
+    """Request for at most `most` tokens after a prompt, up to one of `stops`, and for what would have been written in place of
+    `prompt[first:]`. `allowed`: ids that alone may be written; `grammar`: what may be, in llguidance's Lark."""
 
     prompt: list[int]
-    """The ids that are read."""
     most: int
-    """How many tokens are written at most, up to one of `stops`."""
     stops: Sequence[int] = ()
     first: int | None = None
-    """The place in the prompt from which on it is asked for what would have been written."""
     allowed: Sequence[int] = ()
-    """Ids that alone may be written, for trying a server; by default all."""
     grammar: str = ""
-    """What may be written, in llguidance's Lark; by default anything."""
 
 
 class Answer(NamedTuple):
-    """A reply, read."""
+    """A reply, read: the model that the server names, what it predicted, and the text of ids, as far as the server says it."""
 
     model: str
-    """The model that wrote it, as the server says."""
     predicted: Scores
-    """What would have been written in place of `prompt[first:]`, and what is written after the prompt."""
     names: Mapping[int, str]
-    """The text of ids, as far as the server says it."""
 
 
 class BadReply(UserError):
@@ -84,17 +75,20 @@ T = TypeVar("T", bound=Reply)
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(le=POSITIVE)]
 Likeliest = Field(min_length=LIKELIEST)
-Finite = Annotated[Logprob, Field(allow_inf_nan=False)]
+
+
+def _id(name: str) -> int:
+    """Return the id in `token_id:7`."""
+    return int(name.removeprefix("token_id:"))
 
 
 class _Scored(Reply):
-    logprob: Finite
+    logprob: Annotated[Logprob, Field(allow_inf_nan=False)]
     decoded_token: str
 
 
 class _Logprobs(Reply):
-    token_logprobs: list[Finite]
-    top_logprobs: list[Annotated[dict[str, Logprob], Likeliest]]
+    top_logprobs: list[Annotated[dict[Annotated[Id, BeforeValidator(_id)], Logprob], Likeliest]]
 
 
 class _Choice(Reply):
@@ -116,11 +110,7 @@ class _Completion(Reply):
 
 
 def checked(form: type[T], content: Any, cure: str) -> T:
-    """Return content of a server in the form that it must have.
-
-    Raises:
-        BadReply: it has another; the message says where, and what to do.
-    """
+    """Return content of a server in the form that it must have, or raise a BadReply."""
     try:
         return form.model_validate(content)
     except ValidationError as error:
@@ -130,56 +120,42 @@ def checked(form: type[T], content: Any, cure: str) -> T:
 
 def ask(model: str, question: Question) -> dict[str, Any]:
     """The content of a request."""
-    extra = {
-        "prompt_logprobs": None if question.first is None else LIKELIEST,
-        "allowed_token_ids": list(question.allowed) or None,
-        "structured_outputs": {"grammar": question.grammar} if question.grammar else None,
-    }
-    return {
-        "model": model,
-        "prompt": question.prompt,
-        "max_tokens": question.most,
-        "stop_token_ids": list(question.stops),
-        **GREEDY,
-        **TOKENS,
-        **{key: value for key, value in extra.items() if value is not None},
-    }
+    prompt, most, stops, first, allowed, grammar = question
+    content = {"model": model, "prompt": prompt, "max_tokens": most, "stop_token_ids": list(stops)}
+    scored = {} if first is None else {"prompt_logprobs": LIKELIEST}
+    limits = ({"allowed_token_ids": list(allowed)} if allowed else {}) | (
+        {"structured_outputs": {"grammar": grammar}} if grammar else {}
+    )
+    return content | GREEDY | TOKENS | scored | limits
 
 
 def read(reply: Mapping[str, Any], question: Question) -> Answer:
-    """Return what a reply says.
-
-    Raises:
-        BadReply: it lacks something, or contradicts itself; the message says where, and what to do.
-    """
+    """Return what a reply says, or raise a BadReply."""
     whole = checked(_Completion, reply, FORM)
     choice, usage, prompt = whole.choices[0], whole.usage, question.prompt
     first = len(prompt) if question.first is None else question.first
-    ids, logprobs, tops = choice.token_ids, choice.logprobs.token_logprobs, choice.logprobs.top_logprobs
-    if len(ids) > question.most:
-        raise BadReply(f"it has {len(ids)} tokens, and at most {question.most} were asked for")
-    places = [place or {} for place in (choice.prompt_logprobs or [])[first:]]
-    counts = usage.prompt_tokens, len(places), usage.completion_tokens, len(tops)
-    if counts != (len(prompt), len(prompt) - first, len(ids), len(ids)):
+    ids, written = choice.token_ids, choice.logprobs.top_logprobs
+    scored = [place or {} for place in (choice.prompt_logprobs or [])[first:]]
+    counts = usage.prompt_tokens, len(scored), usage.completion_tokens, len(written)
+    if counts != (len(prompt), len(prompt) - first, len(ids), len(ids)) or len(ids) > question.most:
         raise BadReply(
-            f"{len(prompt)} tokens were sent and {len(ids)} came back; by the server's count {counts[0]} were read and {counts[2]} "
-            f"written, and it gives the log-probabilities of {counts[1]} and {counts[3]}: something between adds, cuts or strips "
-            f"tokens, without which a trace cannot be read: ask the server itself; {FORM}"
+            f"{len(prompt)} tokens were sent and {len(ids)} came back, of at most {question.most}; by the server's count {counts[0]} "
+            f"were read and {counts[2]} written, and it gives the log-probabilities of {counts[1]} and {counts[3]}: something between "
+            f"adds, cuts or strips tokens, without which a trace cannot be read: ask the server itself; {FORM}"
         )
-    if [top.get(f"token_id:{token}") for token, top in zip(ids, tops)] != logprobs or any(
-        token not in place for token, place in zip(prompt[first:], places)
-    ):
+    places = [{token: about.logprob for token, about in place.items()} for place in scored] + written
+    if any(token not in place for token, place in zip(prompt[first:] + ids, places)):
         raise BadReply("the log-probabilities are not those of the token ids: something between changes tokens")
-    held = bool(question.allowed or question.grammar)
-    rows = [sorted(top.values(), reverse=True) for top in tops]
-    if not held and any(logprob < row[0] - POSITIVE for logprob, row in zip(logprobs, rows)):
-        raise BadReply(
-            "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked not to"
-        )
-    scored = [sorted((-about.logprob, token) for token, about in place.items()) for place in places]
-    likeliest = [-place[0][0] for place in scored]
-    if any(logprob < LEAST - POSITIVE for logprob in likeliest + logprobs * (not held)):
-        raise BadReply(f"what the server gives are no log-probabilities: {FORM}")
-    margins = [place[1][0] - place[0][0] for place in scored] + [row[0] - row[1] for row in rows]
-    names = {token: about.decoded_token for place in places for token, about in place.items()}
-    return Answer(whole.model, Scores([place[0][1] for place in scored] + ids, likeliest + logprobs, margins), names)
+    tokens = [min(place, key=lambda token: (-place[token], token)) for place in places[: len(scored)]] + ids
+    logprobs = [place[token] for token, place in zip(tokens, places)]
+    likeliest = [nlargest(2, place.values()) for place in places]
+    if not (question.allowed or question.grammar):
+        if any(logprob < best - POSITIVE for logprob, (best, _) in zip(logprobs, likeliest)):
+            raise BadReply(
+                "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked "
+                "not to"
+            )
+        if min(logprobs) < LEAST - POSITIVE:
+            raise BadReply(f"what the server gives are no log-probabilities: {FORM}")
+    names = {token: about.decoded_token for place in scored for token, about in place.items()}
+    return Answer(whole.model, Scores(tokens, logprobs, [best - next_best for best, next_best in likeliest]), names)

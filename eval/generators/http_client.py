@@ -7,13 +7,13 @@ import asyncio
 import json
 import logging
 import os
-import random
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_before_delay, wait_random_exponential
 
 from remedy.eval.generators.backend import KEY, Backend
 from remedy.messages import one_line, shown
@@ -22,9 +22,8 @@ from remedy.speed import duration
 
 log = logging.getLogger(__name__)
 BUSY = frozenset({408, 425, 429})
-FIRST_PAUSE = 0.25
-LONGEST_PAUSE = 30.0
-"""Seconds between two tries: doubled from the first up to this, less up to half by chance, so that many do not come back at once."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
+"""Bounds in seconds of the first pause and of any: drawn below a bound that doubles, so that many do not come back at once."""
 CONNECT = 10.0
 """Seconds that a connection may take."""
 QUIET = 10.0
@@ -38,11 +37,7 @@ class ServerClosed(UserError):
 
 
 class Refused(UserError):
-    """A request that a server will not answer, however often it is asked. `status`: of HTTP."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
+    """A request that a server will not answer, however often it is asked."""
 
 
 class _Passing(Exception):
@@ -66,35 +61,26 @@ class HttpClient:
             raise UserError(f"the environment variable {KEY} holds a character that no header may hold")
         self.backend = backend
         self.most = most
-        self._client: httpx.AsyncClient | None = None
-        self._said = -QUIET
+        self._client: httpx.AsyncClient
+        self._warned = -QUIET
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[HttpClient]:
+    async def opened(self) -> AsyncIterator[None]:
         """Connections of the running event loop."""
         async with httpx.AsyncClient(
             headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {self.key}"} if self.key else {})},
             limits=httpx.Limits(max_connections=self.most, max_keepalive_connections=self.most),
             timeout=httpx.Timeout(None, connect=CONNECT),
         ) as self._client:
-            yield self
+            yield
 
-    async def look(self, path: str) -> Mapping[str, Any] | None:
-        """Return what is to be read at a path, at once or not at all: None if there is no such page.
-
-        Raises:
-            UserError: nothing answers there, or not with JSON.
-        """
+    async def look(self, path: str) -> Mapping[str, Any]:
+        """Return what is to be read at a path, at once or not at all: a UserError."""
         try:
             return await self._once("GET", path, None, self.backend.timeout)
-        except Refused as error:
-            if error.status in (404, 405):
-                return None
-            raise
         except _Passing as error:
-            raise UserError(
-                f"{self.backend.url}{path}: {error}: is the server started, and is this its address?"
-            ) from None
+            url = self.backend.url + path
+            raise UserError(f"{url}: {error}: is the server started, and is this its address?") from None
 
     async def ask(self, path: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """The reply to a request, which is sent until there is one.
@@ -103,30 +89,45 @@ class HttpClient:
             ServerClosed: there was none for as long as the backend's patience lasts.
             Refused: the server will not answer it.
         """
-        begin, pause, allowed = time.monotonic(), FIRST_PAUSE, self.backend.timeout
-        while True:
-            try:
-                return await self._once("POST", path, content, allowed)
-            except _Passing as error:
-                allowed *= 2 if isinstance(error, _Late) else 1
-                wait = pause * random.uniform(0.5, 1.0)
-                passed, where = time.monotonic() - begin, f"{self.backend.url}{path}: {error}, for"
-                if passed + wait > self.backend.patience:
-                    raise ServerClosed(f"{where} {duration(passed)}") from None
-                if time.monotonic() - self._said >= QUIET:
-                    self._said, left = time.monotonic(), duration(self.backend.patience - passed)
-                    log.warning("%s %s; tried again for %s", where, duration(passed), left)
-                await asyncio.sleep(wait)
-                pause = min(2 * pause, LONGEST_PAUSE)
+        begin, timeout = time.monotonic(), self.backend.timeout
+        tries = AsyncRetrying(
+            retry=retry_if_exception_type(_Passing),
+            wait=wait_random_exponential(FIRST_PAUSE, LONGEST_PAUSE),
+            stop=stop_before_delay(self.backend.patience),
+            before_sleep=self._warn,
+            reraise=True,
+        )
 
-    async def _once(
-        self, method: str, path: str, content: Mapping[str, Any] | None, seconds: float
-    ) -> Mapping[str, Any]:
-        url = self.backend.url + path
+        async def send() -> Mapping[str, Any]:
+            nonlocal timeout
+            try:
+                return await self._once("POST", path, content, timeout)
+            except _Late:
+                timeout *= 2
+                raise
+
+        try:
+            return await tries(send)
+        except _Passing as error:
+            passed = duration(time.monotonic() - begin)
+            raise ServerClosed(f"{self.backend.url}{path}: {error}, for {passed}") from None
+
+    def _warn(self, state: RetryCallState) -> None:
+        if state.outcome and time.monotonic() - self._warned >= QUIET:
+            self._warned, passed = time.monotonic(), state.seconds_since_start or 0.0
+            words = self.backend.url, state.outcome.exception(), duration(passed)
+            log.warning("%s: %s, for %s; tried again for %s", *words, duration(self.backend.patience - passed))
+
+    async def _once(self, method: str, path: str, content: Any, seconds: float) -> Mapping[str, Any]:
+        url, body = self.backend.url + path, bytearray()
         try:
             # httpx's own time-out is between two bytes: one that sends a byte now and then would never reach it.
-            reply = await asyncio.wait_for(self._whole(method, url, content), seconds)
-        except (asyncio.TimeoutError, httpx.TimeoutException):
+            async with asyncio.timeout(seconds), self._client.stream(method, url, json=content) as reply:
+                async for piece in reply.aiter_raw():  # a few bytes, compressed twice, would fill the memory
+                    body += piece
+                    if len(body) > LARGEST:
+                        raise UserError(f"{url}: a reply of more than {LARGEST >> 20} MiB: is this the server?")
+        except (TimeoutError, httpx.TimeoutException):
             raise _Late("no reply in time") from None
         except httpx.RequestError as error:
             kind = "nothing answers" if isinstance(error, httpx.ConnectError) else "the connection was dropped"
@@ -134,32 +135,22 @@ class HttpClient:
         except (httpx.InvalidURL, UnicodeError) as error:
             raise UserError(f"backend.url {shown(self.backend.url)} is no address ({error})") from None
         try:
-            found = reply.json()
+            value = json.loads(body)
         except (ValueError, RecursionError):
-            found = None
-        if reply.status_code == 200:
-            if not isinstance(found, Mapping):
+            value = None
+        status = reply.status_code
+        if status == 200:
+            if not isinstance(value, Mapping):
                 raise _Passing("a reply that is no JSON object, or is cut")
-            return found
+            return value
         for key in ("error", "message", "detail"):  # OpenAI's form of an error
-            if isinstance(found, Mapping) and key in found:
-                found = found[key]
-        text = found if isinstance(found, str) else json.dumps(found) if found else reply.text
-        status, said = reply.status_code, one_line(text, 300) or reply.reason_phrase
+            if isinstance(value, Mapping) and key in value:
+                value = value[key]
+        text = value if isinstance(value, str) else json.dumps(value) if value else body.decode(errors="replace")
+        text = one_line(text, 300) or reply.reason_phrase
         if status in BUSY or status >= 500:
-            raise _Passing(f"status {status} ({said})")
+            raise _Passing(f"status {status} ({text})")
         if status in (401, 403):
             given = "does not take the key in" if self.key else "asks for a key: set"
-            said = f"the server {given} the environment variable {KEY}"
-        raise Refused(f"{url}: status {status}: {said}", status)
-
-    async def _whole(self, method: str, url: str, content: Mapping[str, Any] | None) -> httpx.Response:
-        """A reply that is read to its end."""
-        assert self._client is not None, "outside of `opened`"
-        body = bytearray()
-        async with self._client.stream(method, url, json=content) as reply:
-            async for piece in reply.aiter_raw():  # a few bytes, compressed twice, would fill the memory
-                body += piece
-                if len(body) > LARGEST:
-                    raise UserError(f"{url}: a reply of more than {LARGEST >> 20} MiB: is this the server?")
-        return httpx.Response(reply.status_code, content=bytes(body))
+            text = f"the server {given} the environment variable {KEY}"
+        raise Refused(f"{url}: status {status}: {text}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -45,12 +44,6 @@ SHORT = round(REQUEST / DECODED)
 CONNECTIONS = 512
 """Requests at a time at most: more than a server computes at once, fewer than files that a process may have open."""
 
-INVARIANCE = {
-    "off": "start it with VLLM_BATCH_INVARIANT=1 where a difference has to be the model's",
-    "unknown": "if it was started with VLLM_BATCH_INVARIANT=1, say so by backend.batch_invariant=true",
-}
-"""What is to be done with a server whose results may depend on what else it is asked."""
-
 
 class ServedGenerator:
     """A backend's model."""
@@ -63,20 +56,17 @@ class ServedGenerator:
         Raises:
             UserError: it is not there, or cannot be used.
         """
-        self.name = name
-        self.backend = backend
-        self.tokenizer = tokenizer
+        self.name, self.backend, self.tokenizer = name, backend, tokenizer
         self.at_once = min(batch_size, CONNECTIONS)
         self.client = HttpClient(backend, self.at_once)
-        self.asked: Counter[str] = Counter()
-        """Requests for programs, by what was asked: `score` or `write`."""
         self.holds = False
         """Whether it has been seen to hold its model to a grammar."""
-        self.server: Server = _run(connect(self.client, self.tokenizer, self.name))
-        if self.about.batch_invariant in INVARIANCE:
+        self.server: Server = _run(connect(self.client, tokenizer, name))
+        if self.about.batch_invariant in ("off", "unknown"):
             log.warning(
-                "%s: two evaluations may differ by rounding alone, which a paired comparison counts: %s",
-                *(backend.url, INVARIANCE[self.about.batch_invariant]),
+                "%s: two evaluations may differ by rounding alone, which a paired comparison counts: start it with "
+                "VLLM_BATCH_INVARIANT=1, and give backend.batch_invariant=true if it does not say so itself",
+                backend.url,
             )
 
     @property
@@ -132,12 +122,10 @@ class ServedGenerator:
             row.renewed = False
             draft = self._draft(row, luck)
             if draft:
-                self.asked["score"] += 1
                 scores = await self.server.score(row.read, draft)
                 row.judge(Proposal([], draft, whole=True), scores, near)
                 luck.right, luck.wrong = luck.right + row.judged, luck.wrong + 1
                 continue
-            self.asked["write"] += 1
             among = cursor.among
             most = self._most(row, luck.reach if request.start else PIECE)
             scores = await self.server.write(row.read, most, cursor.stops, beginning(among) if among else "")
@@ -156,7 +144,6 @@ class ServedGenerator:
         for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
             seen = [truth.ids[place] for place in window.places]
             first = max(window.start + window.shift, 1)
-            self.asked["score"] += 1
             scores = await self.server.score(seen[:first], seen[first:-1])
             places = slice(window.stop - len(scores.tokens), window.stop)
             ids[places], logprobs[places] = scores.tokens, scores.logprobs

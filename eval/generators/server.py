@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -61,22 +63,18 @@ class Server:
     """A model behind HTTP."""
 
     def __init__(self, client: HttpClient, about: About) -> None:
-        self.client = client
-        self.about = about
+        self.client, self.about, self.asked = client, about, 0
         self.departure = 0.0
         """The greatest difference in log-probability between what is written token by token, and the same tokens read at once."""
 
     async def answer(self, question: Question) -> Answer:
-        """The server's answer.
-
-        Raises:
-            UserError: there is none.
-        """
-        backend = self.client.backend
+        """The server's answer; a UserError if there is none."""
+        backend, first = self.client.backend, self.about.model
+        self.asked += 1
         reply = await self.client.ask(PATH, ask(backend.model, question))
         try:
             answer = read(reply, question)
-            model, first = one_line(answer.model, 80), self.about.model
+            model = one_line(answer.model, 80)
             if first not in ("", model):
                 raise BadReply(
                     f"it is of {model}, those before of {first}: something between changes the model: ask the server itself"
@@ -104,115 +102,100 @@ def beginning(ids: Iterable[int]) -> str:
 
 
 async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
-    """Say if the server holds its model to a grammar over token ids.
-
-    Raises:
-        UserError: it does not; the line says how to start it.
-    """
+    """Refuse a server that does not hold its model to a grammar over token ids."""
     sign, end = tokenizer.special_ids[Special.FRAME_SEP], tokenizer.eos_id
     wanted = [sign, tokenizer.special_ids[Special.ACTION_SEP], sign, end]
     grammar = "%llguidance {}\nstart: " + " ".join(f"<[{token}]>" for token in wanted) + "\n"
     try:
-        found = (await server.write([tokenizer.bos_id], len(wanted), [end], grammar)).tokens
-        said = "" if found == wanted else f"it wrote {len(found)} tokens, and others than were allowed"
+        tokens = (await server.write([tokenizer.bos_id], len(wanted), [end], grammar)).tokens
+        if tokens == wanted:
+            return
+        detail = f"it wrote {len(tokens)} tokens, and others than were allowed"
     except Refused as error:
-        said = str(error)
-    if said:
-        raise UserError(
-            f"{server.client.backend.url}: does not hold a model to a grammar of token ids ({said}): start it with "
-            "--structured-outputs-config.backend guidance"
-        )
+        detail = str(error)
+    raise UserError(
+        f"{server.client.backend.url}: does not hold a model to a grammar of token ids ({detail}): start it with "
+        "--structured-outputs-config.backend guidance"
+    )
 
 
 async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str) -> Server:
-    """Find the backend's model, and try it. `checkpoint`: what the tokenizer is of.
-
-    Raises:
-        UserError: it is not there, or cannot be used; one line says why and what to do.
-    """
+    """Find the backend's model, and try it. `checkpoint`: what the tokenizer is of."""
     async with client.opened():
         server = Server(client, await _about(client))
-        await _try(server, tokenizer, checkpoint)
+        try:
+            await _try(server, tokenizer, checkpoint)
+        except Refused as error:
+            raise UserError(
+                f"{error}: needed are log-probabilities (--max-logprobs), and a model with the vocabulary of {checkpoint} "
+                f"({tokenizer.vocab_size:,} ids)"
+            ) from None
     return server
 
 
 async def _about(client: HttpClient) -> About:
-    backend = client.backend
+    url, model, declared = client.backend.url, client.backend.model, client.backend.batch_invariant
     try:
-        models = checked(_Models, await client.look("/v1/models") or {}, "is this a server of OpenAI's protocol?")
+        models = checked(_Models, await client.look("/v1/models"), "is this a server of OpenAI's protocol?")
     except BadReply as error:
-        raise UserError(f"{backend.url}/v1/models: {error}") from None
+        raise UserError(f"{url}/v1/models: {error}") from None
     cards = {card.id: card for card in models.data}
-    if backend.model not in cards:
-        raise UserError(f"{backend.url}: serves no model {backend.model!r}; {suggest(backend.model, cards)}")
-    card, version = cards[backend.model], await _may_look(client, "/version", "version")
+    if model not in cards:
+        raise UserError(f"{url}: serves no model {model!r}; {suggest(model, cards)}")
+    version = await _may_look(client, "/version", "version")
     flag = await _may_look(client, "/server_info?config_format=json", "vllm_env", "VLLM_BATCH_INVARIANT")
-    invariant = "on" if flag in (True, 1, "1", "True") else "off"
     if flag is None:
-        invariant = "declared" if backend.batch_invariant else "unknown"
-    if invariant == "off" and backend.batch_invariant:
-        raise UserError(
-            f"backend.batch_invariant true: {backend.url} says that it is not: start it so, or remove the setting"
-        )
-    name, version = (one_line(str(text or "unknown"), 80) for text in (card.owned_by, version))
-    return About(name, version, "", card.max_model_len, invariant)
+        invariant = "declared" if declared else "unknown"
+    else:
+        invariant = "on" if flag in (True, 1, "1", "True") else "off"
+    if invariant == "off" and declared:
+        raise UserError(f"backend.batch_invariant true: {url} says that it is not: start it so, or remove the setting")
+    name, version = (one_line(str(text or "unknown"), 80) for text in (cards[model].owned_by, version))
+    return About(name, version, "", cards[model].max_model_len, invariant)
 
 
 async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
     """Return what is under keys of a page; None where a server does not have it, or keeps it to itself."""
     try:
-        found: Any = await client.look(path)
-        for key in keys:
-            found = found[key]
+        return reduce(getitem, keys, await client.look(path))
     except (UserError, LookupError, TypeError):
         return None
-    return found
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
-    """Say if the model reads and writes this tokenizer's ids, and how far its two ways of computing are apart."""
-    ids = _spread(tokenizer)
-    longest = server.about.longest or len(ids) + WRITTEN + 2
-    try:
-        for start in range(0, len(ids), longest - 2):
-            part = [ids[0], *ids[start : start + longest - 2]]
-            _compare(tokenizer, (await server.answer(Question(part, 1, first=1))).names, part, server, checkpoint)
-        # That special tokens come back is checked in every answer.
-        await server.answer(Question(ids[:4], 2, allowed=[tokenizer.special_ids[Special.FRAME_SEP]]))
-        pieces = [ids[start : start + 4] for start in range(0, 4 * PROBES, 4)]
-        count = min(WRITTEN, longest - 5)
-        server.departure = max(await asyncio.gather(*(_departure(server, piece, count) for piece in pieces if piece)))
-    except Refused as error:
-        raise UserError(
-            f"{error}: needed are log-probabilities (--max-logprobs), and a model with the vocabulary of {checkpoint} "
-            f"({tokenizer.vocab_size:,} ids)"
-        ) from None
-
-
-def _spread(tokenizer: TraceTokenizer) -> list[int]:
-    """Ids from all of the vocabulary: the special ones, the last, and some between."""
+    """Refuse a model that does not read and write this tokenizer's ids, and measure how far its two ways of computing are apart."""
+    # The special ids, the last, and some between.
     step = max(1, tokenizer.vocab_size // COMPARED)
     spread = [*tokenizer.special_ids.values(), tokenizer.vocab_size - 1, *range(0, tokenizer.vocab_size, step)]
-    return list(dict.fromkeys([tokenizer.bos_id, *spread]))
+    ids = list(dict.fromkeys([tokenizer.bos_id, *spread]))
+    longest = server.about.longest or len(ids) + WRITTEN + 2
+    names: dict[int, str] = {}
+    for start in range(0, len(ids), longest - 2):
+        part = [ids[0], *ids[start : start + longest - 2]]
+        names.update((await server.answer(Question(part, 1, first=1))).names)
+    _compare(tokenizer, {token: names[token] for token in ids if token in names}, server, checkpoint)
+    # That special tokens come back is checked in every answer.
+    await server.answer(Question(ids[:4], 2, allowed=[tokenizer.special_ids[Special.FRAME_SEP]]))
+    pieces = [ids[start : start + 4] for start in range(0, min(4 * PROBES, len(ids)), 4)]
+    server.departure = max(
+        await asyncio.gather(*(_departure(server, piece, min(WRITTEN, longest - 5)) for piece in pieces))
+    )
 
 
-def _compare(
-    tokenizer: TraceTokenizer, names: Mapping[int, str], ids: Sequence[int], server: Server, checkpoint: str
-) -> None:
-    """Raises a UserError if ids stand for other text at the server."""
+def _compare(tokenizer: TraceTokenizer, names: Mapping[int, str], server: Server, checkpoint: str) -> None:
+    """Refuse a server at which ids stand for other text."""
     special = {token: one.value for one, token in tokenizer.special_ids.items()}
-    own = {token: special.get(token, tokenizer.decode([token])) for token in ids if token in names}
-    wrong = [token for token in own if token in special and names[token] != special[token]]
+    own = {token: special.get(token, tokenizer.decode([token])) for token in names}
+    wrong = [token for token in special if token in names and names[token] != special[token]]
     # Parts of characters have no text of their own.
-    plain = [token for token in own if token not in special and own[token].strip()]
-    others = [token for token in plain if "\ufffd" not in own[token] + names[token]]
+    others = [token for token in names if token not in special and own[token].strip()]
+    others = [token for token in others if "\ufffd" not in own[token] + names[token]]
     differing = [token for token in others if names[token].strip() != own[token].strip()]
-    if len(differing) > DIFFERENT * len(others):
-        wrong += differing
+    wrong += differing if len(differing) > DIFFERENT * len(others) else []
     if wrong:
         raise UserError(
             f"{server.client.backend.url}: the tokenizer of {server.about.model} is not that of {checkpoint}: id {wrong[0]} is "
-            f"{shown(names[wrong[0]])} there, and {shown(own[wrong[0]])} here ({len(wrong)} of {len(ids)} ids that were compared "
+            f"{shown(names[wrong[0]])} there, and {shown(own[wrong[0]])} here ({len(wrong)} of {len(names)} ids that were compared "
             "differ): evaluate the checkpoint that is served, or serve this one"
         )
 

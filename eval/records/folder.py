@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
-from typing_extensions import NotRequired, TypedDict  # of typing from 3.11, and for pydantic from 3.12
+from typing_extensions import TypedDict
 
 from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, write_json
 from remedy.data_gen.context_window import Memory

@@ -11,7 +11,7 @@ from remedy.eval.report.comparison import Aim, Comparison, Side
 from remedy.eval.tables.sections import in_order, named, text, varying
 
 AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
-    "rewrite": ("strings", {"characters", "fstrings"}),
+    "rewrite": ("strings", {"characters"}),
     "string_encoding": ("strings", set()),
     "locals": ("token budget", {"diff", "changes"}),
     "answer_only": ("token budget", set()),

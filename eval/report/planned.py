@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, cast
 
@@ -47,7 +47,7 @@ def write_plan(experiment: Path, comparisons: Sequence[Comparison], seeds: Mappi
     """
     plan = {"comparisons": [one.model_dump(mode="json") for one in comparisons], "seeds": {**seeds}}
     if not (path := experiment / PLAN).exists():
-        write_json(path, {"time": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), **plan})
+        write_json(path, {"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **plan})
     elif (earlier := read_json(path, _LOST)) != {**earlier, **plan}:
         log.warning("%s: others were planned on %s, and reports say what departs from them", path, earlier["time"])
 

@@ -15,16 +15,16 @@ import yaml
 from remedy.data_gen.execution.isolation import find_interpreter
 from remedy.data_gen.execution.program import Program
 from remedy.eval.control_flow.flow import ControlFlow
-from remedy.launch.job import _on_several
+from remedy.launch.runner import _on_several
 from remedy.models.kernels import Use, apart
 from remedy.models.mixers import short_convolution
 from tests.test_structure import FILES, ROOT
 
 STARTS = {
     # An interpreter of this search path, but for the working folder.
-    "models/kernels.py _started: subprocess.Popen(own_command())",
+    "models/kernels.py apart: subprocess.run(own_command())",
     "train/arguments.py to_universal: subprocess.run(module_command())",
-    "launch/job.py _on_several: subprocess.Popen(module_command())",
+    "launch/runner.py _on_several: subprocess.Popen(module_command())",
     "remedy/processes.py own_command: sys.executable",
     # Any interpreter, isolated and from an empty folder.
     "remedy/processes.py ask: subprocess.run([])",
@@ -178,10 +178,11 @@ def test_neither_a_question_to_an_interpreter_nor_a_kernels_trial_imports_them(
     if sys.version_info[:2] == (3, 11):
         ControlFlow(Program.from_call("def f(x):\n    return x\n", "1", "p"), relative)
     use = Use("short_convolution", (8, 4, 1))
-    asked = [(use, kernel) for kernel in short_convolution.OPERATIONS["short_convolution"].kernels[:1]]
+    kernel = short_convolution.OPERATIONS["short_convolution"].kernels[0]
     monkeypatch.setattr("remedy.models.kernels.find_spec", lambda package: True)
-    answers = apart(asked, torch.device("cpu"), torch.float32)
-    assert all(answer is not None and "is not installed" in answer for answer in answers)
+    answer = apart(use, kernel, torch.device("cpu"), torch.float32)
+    assert answer is not None
+    assert "is not installed" in answer
     assert caught(trapped) == ""
 
 

@@ -8,8 +8,7 @@ import yaml
 
 from remedy.checksums import read_json
 from remedy.launch.experiment import ExperimentConfig, Group, members
-from remedy.launch.job import prepare
-from remedy.launch.jobs import Job, expand
+from remedy.launch.jobs import Job, expand, prepare
 from remedy.launch.runner import set_out
 from remedy.models.config import DecoderSettings
 from remedy.settings import ConfigError, UserError, apply_changes, build, load

@@ -10,9 +10,8 @@ from transformers import CwmForCausalLM
 
 from remedy.eval.report.page import compose
 from remedy.launch.experiment import ExperimentConfig
-from remedy.launch.job import evaluate_run, prepare
-from remedy.launch.jobs import Job, expand
-from remedy.launch.runner import report_all
+from remedy.launch.jobs import Job, expand, prepare
+from remedy.launch.runner import evaluate_run, report_all
 from remedy.models.loading import load_checkpoint
 from remedy.models.model_manifest import read_training
 from remedy.settings import build, load

@@ -19,8 +19,7 @@ import yaml
 from remedy.checksums import read_json
 from remedy.eval.report.planned import read_selection
 from remedy.launch.experiment import ExperimentConfig
-from remedy.launch.jobs import expand
-from remedy.launch.runner import is_done
+from remedy.launch.jobs import expand, is_done
 from remedy.models.model_manifest import read_training
 from remedy.settings import load
 from remedy.train.config import RunConfig

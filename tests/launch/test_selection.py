@@ -9,7 +9,8 @@ from remedy.checksums import write_json
 from remedy.eval.report.planned import Tried, read_selection
 from remedy.eval.report.runs import trials_table
 from remedy.launch.experiment import ExperimentConfig
-from remedy.launch.jobs import Job, choose, expand, judged, trials
+from remedy.launch.jobs import Job, expand, trials
+from remedy.launch.selection import choose, judged
 from remedy.models.model_manifest import SEAL, TRAINING
 from remedy.settings import ConfigError, UserError, build
 from remedy.train.config import DIVERGED

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from remedy.launch import job
+from remedy.launch import runner
 from remedy.launch.experiment import ExperimentConfig
-from remedy.launch.job import folders_of, prepare
-from remedy.launch.jobs import expand, stacks, trials
+from remedy.launch.jobs import expand, folders_of, prepare, stacks, trials
 from remedy.launch.slurm import write_scripts
 from remedy.models.model_manifest import check_model, read_training
 from remedy.settings import ConfigError, UserError, build, load
@@ -73,7 +72,7 @@ def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_t
     folders = folders_of(stack)
     assert folders == [one.folder for one in jobs]
 
-    job._train_together(folders)
+    runner._train_together(folders)
     assert [one.is_trained for one in jobs] == [True, True]
     shutil.rmtree(folders[1] / "model")  # as one that is lost leaves none
     check_model(folders[0] / "model")
@@ -82,5 +81,5 @@ def test_they_are_trained_in_the_runs_own_folders_and_one_that_is_lost_is_left_t
     assert (training["seed"], training["data_seed"], training["steps"]) == (0, 0, 2)
     assert load(RunConfig, folders[0] / "model" / "config.yaml") == jobs[0].train
     assert not stacks(jobs)  # one is left, and trained by its own process
-    job._train(jobs[1].train, folders[1], 1)
+    runner._train(jobs[1].train, folders[1], 1)
     check_model(folders[1] / "model")

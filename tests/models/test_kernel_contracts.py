@@ -66,8 +66,11 @@ def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcome_of(operation: str, widths: tuple[int, ...], dtype: torch.dtype) -> Tried:
-    kernels.try_kernels([kernels.Use(operation, widths)], CPU, dtype)
-    return kernels.TRIED.pop((operation, "cpu", dtype, widths))
+    """In this process, for which the interpreter is set up, and one after the other: it runs one kernel at a time."""
+    use, candidates = kernels.Use(operation, widths), OPERATIONS[operation].kernels
+    whys = [(candidate, kernels.refusal(use, candidate, CPU, dtype)) for candidate in candidates]
+    found = tuple((candidate, kernels.runs(candidate)) for candidate, why in whys if why is None)
+    return Tried(found, tuple(why for _, why in whys if why is not None))
 
 
 def assert_agree(operation: str, widths: tuple[int, ...], inputs: tuple[Any, ...]) -> None:

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from remedy.models import kernels
-from remedy.models.kernels import OPERATIONS, Use, apart, kernel, try_kernels
+from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, refusal, try_kernels
 from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.mixers.deltanet import _reference, delta_rule
 from tests.models.small_decoders import decoder
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 BF16 = torch.bfloat16
 RULE = Use("delta_rule", (16, 16, 1, 0))
 
@@ -37,8 +37,13 @@ def chunk_delta_rule(
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    with patch.dict(kernels.TRIED, clear=True):
+def _here() -> Iterator[None]:
+    """Nothing is tried yet, and trials are in this process, where the stand-ins are, on its CPU whatever device they are for."""
+
+    def here(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
+        return refusal(use, candidate, CPU, dtype)
+
+    with patch.dict(kernels.TRIED, clear=True), patch.object(kernels, "apart", here):
         yield
 
 
@@ -124,7 +129,7 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     def never(*inputs: Any) -> None:
         raise AssertionError("tried again")
 
-    monkeypatch.setattr(kernels, "refusal", never)
+    monkeypatch.setattr(kernels, "apart", never)
     try_kernels(mixer.operations(), CPU, BF16)
     x = torch.randn(2, 40, 64, dtype=BF16)
     mixer = mixer.to(BF16)
@@ -133,15 +138,8 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     torch.testing.assert_close(compiled(x), expected)
 
 
-@pytest.fixture
-def as_if_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Examples on the CPU, under the name of the other device."""
-    whole = kernels._refusals
-    monkeypatch.setattr(kernels, "_refusals", lambda asked, device, dtype: whole(asked, CPU, dtype))
-
-
 def test_a_package_that_is_missing_or_breaks_is_named_for_every_kernel(
-    install: Callable[..., None], nothing_installed: None, as_if_on_cuda: None
+    install: Callable[..., None], nothing_installed: None
 ) -> None:
     def fails(*args: object, **kwargs: object) -> None:
         raise RuntimeError("no kernel image is available for execution on the device\nand more")
@@ -163,6 +161,5 @@ def test_a_kernel_that_ends_its_process_is_tried_in_another(tmp_path: Path, monk
         "import os\n\ndef causal_conv1d_fn(*_, **__): os.kill(os.getpid(), 11)\n"
     )
     compiled = OPERATIONS["short_convolution"].kernels[0]
-    (answer,) = apart([(Use("short_convolution", (8, 4, 1)), compiled)], CPU, BF16)
-    assert answer is not None
-    assert answer.startswith("causal_conv1d ended its process (signal SIGSEGV: nothing said)")
+    answer = apart(Use("short_convolution", (8, 4, 1)), compiled, CPU, BF16)
+    assert answer == "causal_conv1d ended its process (status -11: nothing said)"

@@ -1,0 +1,81 @@
+"""Choice of settings by the trials of an experiment's variants, on validation alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from remedy.checksums import write_json
+from remedy.eval.report.planned import SELECTION, SelectionRecord, Tried
+from remedy.launch.experiment import SELECTION_FOLDER, ExperimentConfig, Selection
+from remedy.launch.jobs import Choices, Job
+from remedy.models.model_manifest import read_training
+from remedy.settings import UserError
+from remedy.train.config import DIVERGED
+
+
+def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
+    """Return what each variant chooses by its trials, and write a record of it into their folder.
+
+    Raises:
+        UserError: a trial is not finished, or none of a variant's has a finite loss.
+    """
+    missing = [number for number, trial in enumerate(trials) if not trial.is_trained]
+    if missing:
+        raise UserError(
+            f"{len(missing)} of {len(trials)} trials of the selection are not finished, the first is {trials[missing[0]].name} "
+            f"(--job {missing[0]}): run them first"
+        )
+    choices = {}
+    for name, group in config.groups.items():
+        if (select := group.select) is None:
+            continue
+        variants: dict[str, list[Tried]] = {}
+        for variant in dict.fromkeys(trial.variant for trial in trials if trial.group == name):
+            mine = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
+            variants[variant] = judged(select, mine, f"{name}, {variant}")
+            choices[name, variant] = next(one["values"] for one in variants[variant] if one["chosen"])
+        record = SelectionRecord(group=name, metric=select.metric, seeds=list(select.seeds), variants=variants)
+        write_json(Path(config.output) / name / SELECTION_FOLDER / SELECTION, record)
+    return choices
+
+
+def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Tried]:
+    """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
+
+    A setting under which any seed's loss became NaN or infinite is not chosen.
+
+    Raises:
+        UserError: there is none without.
+    """
+    tried: list[Tried] = []
+    ranks: list[tuple[float, float]] = []
+    for values in select.points():
+        found = [_validation(trial) for trial in trials if trial.chosen == values]
+        whole = [one for one in found if one is not None]
+        loss, exact = (sum(one[key] for one in whole) / max(1, len(whole)) for key in ("loss", "exact_match"))
+        figures = [one[select.metric] if one is not None else None for one in found]
+        mean = (loss if select.metric == "loss" else exact) if len(whole) == len(found) else None
+        tried.append({"values": values, "figures": figures, "mean": mean, "chosen": False})
+        order = (loss, -exact) if select.metric == "loss" else (-exact, loss)
+        ranks.append((math.inf, math.inf) if mean is None else order)
+    best = tried[min(range(len(tried)), key=lambda place: ranks[place])]
+    if best["mean"] is None:
+        raise UserError(
+            f"select ({where}): under every setting that was tried a loss became NaN or infinite: try lower learning rates"
+        )
+    best["chosen"] = True
+    return tried
+
+
+def _validation(trial: Job) -> dict[str, float] | None:
+    """The figures of the model that a trial kept; None if its loss became NaN or infinite."""
+    if (trial.model / DIVERGED).exists():
+        return None
+    training = read_training(trial.model)
+    if training is None or training["validation"] is None:
+        raise UserError(
+            f"{trial.model}: has no figures of validation: delete {trial.folder} and run the experiment again"
+        )
+    return training["validation"]

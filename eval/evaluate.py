@@ -42,7 +42,8 @@ from remedy.eval.records.folder import (
     refuse_unprintable,
 )
 from remedy.eval.records.generations import Generation, read_generations, write_generations
-from remedy.eval.records.remarks import Knowledge, of_condition
+from remedy.eval.records.knowledge import Knowledge
+from remedy.eval.records.remarks import of_condition
 from remedy.eval.records.schema import CURE, read_records, token_counts, write_records
 from remedy.eval.records.summary import ConditionSummary, summarise, write_summary
 from remedy.eval.scoring import score_batch, write_batch

@@ -12,7 +12,7 @@ from remedy.checksums import write_json
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.records.baselines import Baselines, baselines
 from remedy.eval.records.failures import UNTRACED, Failure
-from remedy.eval.records.remarks import Knowledge
+from remedy.eval.records.knowledge import Knowledge
 from remedy.eval.records.schema import (
     FRAMES,
     PARTS,

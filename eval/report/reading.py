@@ -13,7 +13,7 @@ from remedy.checksums import digest_of, read_json, read_table
 from remedy.eval.costs import PATTERNS, TOKENS
 from remedy.eval.costs import REQUEST as MEASURED
 from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
-from remedy.eval.records.remarks import Knowledge
+from remedy.eval.records.knowledge import Knowledge
 from remedy.eval.records.schema import CURE, LabelValue, read_records, traced_only
 from remedy.eval.records.summary import ConditionSummary, summarise
 from remedy.eval.report.planned import SELECTION, Missing, named

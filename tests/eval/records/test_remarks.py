@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.roles import Role
-from remedy.eval.records.remarks import Knowledge, of_condition
+from remedy.eval.records.knowledge import Knowledge
+from remedy.eval.records.remarks import of_condition
 from remedy.eval.records.summary import summarise
 from tests.eval.made_records import made
 

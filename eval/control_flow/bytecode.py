@@ -48,15 +48,15 @@ class Code(NamedTuple):
     start: int
     """Its first RESUME: a call shows its line, and goes on after it."""
 
-    def following(self, at: int) -> int | None:
+    def following(self, place: int) -> int | None:
         """Return the next instruction, if this one may go on to it."""
-        return None if self.instructions[at].op in _NO_NEXT or at + 1 >= len(self.instructions) else at + 1
+        return None if self.instructions[place].op in _NO_NEXT or place + 1 >= len(self.instructions) else place + 1
 
-    def shows(self, before: int, at: int) -> bool:
+    def shows(self, before: int, place: int) -> bool:
         """Say if a LINE fires where the frame goes on from one instruction to another (`maybe_call_line_trace`)."""
-        one = self.instructions[at]
-        other = one.line != self.instructions[before].line or (at <= before and one.op != "SEND")
-        return one.line != NO_LINE and (other or before <= self.start)
+        instruction = self.instructions[place]
+        other = instruction.line != self.instructions[before].line or (place <= before and instruction.op != "SEND")
+        return instruction.line != NO_LINE and (other or before <= self.start)
 
 
 class Bytecode(NamedTuple):
@@ -85,8 +85,8 @@ class _Calls:
             alone = call.args if len(call.args) == 1 else []
             given = [*alone, *(keyword.value for keyword in call.keywords if keyword.arg == "key")]
             self.given[span] = [_span(node) for node in given if isinstance(node, ast.GeneratorExp | ast.Lambda)]
-            starred = any(isinstance(one, ast.Starred) for one in call.args) or any(
-                not one.arg for one in call.keywords
+            starred = any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+                not instruction.arg for instruction in call.keywords
             )
             if not starred and len(call.args) + len(call.keywords) < 16:  # else it may be CALL_FUNCTION_EX
                 plain.add(call.func)
@@ -104,8 +104,8 @@ def _name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else ""
 
 
-def _span(one: ast.expr | dis.Positions | None) -> _Span:
-    span = (one.lineno, one.end_lineno, one.col_offset, one.end_col_offset) if one else ()
+def _span(located: ast.expr | dis.Positions | None) -> _Span:
+    span = (located.lineno, located.end_lineno, located.col_offset, located.end_col_offset) if located else ()
     return () if None in span else span
 
 
@@ -151,29 +151,29 @@ def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
     read: Any = dis.Bytecode(code)
     own: list[dis.Instruction] = []
     places: dict[int, int] = {}
-    for one in read:
-        places[one.offset] = len(own)
-        if one.opname != "EXTENDED_ARG":
-            own.append(one)
+    for instruction in read:
+        places[instruction.offset] = len(own)
+        if instruction.opname != "EXTENDED_ARG":
+            own.append(instruction)
     entries = read.exception_entries
     handlers = {unit: places[entry.target] for entry in entries for unit in range(entry.start, entry.end, 2)}
-    loaded = {place: numbers.get(id(one.argval)) for place, one in enumerate(own)}
+    loaded = {place: numbers.get(id(instruction.argval)) for place, instruction in enumerate(own)}
     made = {_span(own[place].positions): number for place, number in loaded.items() if number is not None}
     instructions = []
-    for place, one in enumerate(own):
-        span = _span(one.positions) if one.opname.startswith("CALL") else ()
-        named = str(one.argval) if one.opcode in _NAMED else calls.callees.get(span, "")
+    for place, instruction in enumerate(own):
+        span = _span(instruction.positions) if instruction.opname.startswith("CALL") else ()
+        named = str(instruction.argval) if instruction.opcode in _NAMED else calls.callees.get(span, "")
         instructions.append(
             Instruction(
-                op=one.opname,
-                arg=one.arg or 0,
-                line=(one.positions and one.positions.lineno) or NO_LINE,
-                target=places[one.argval] if one.opcode in dis.hasjrel else None,
-                handler=handlers.get(one.offset),
-                name=one.argrepr if one.opname == "BINARY_OP" else named,
+                op=instruction.opname,
+                arg=instruction.arg or 0,
+                line=(instruction.positions and instruction.positions.lineno) or NO_LINE,
+                target=places[instruction.argval] if instruction.opcode in dis.hasjrel else None,
+                handler=handlers.get(instruction.offset),
+                name=instruction.argrepr if instruction.opname == "BINARY_OP" else named,
                 code=made.get(span) if span else loaded[place],
                 given=[made[node] for node in calls.given.get(span, ()) if node in made],
             )
         )
-    start = next(place for place, one in enumerate(instructions) if one.op == "RESUME")
+    start = next(place for place, instruction in enumerate(instructions) if instruction.op == "RESUME")
     return Code(instructions, start)

@@ -57,65 +57,69 @@ class Effects:
 
     def __init__(self, bytecode: Bytecode) -> None:
         codes, self._values = bytecode.codes, frozenset(bytecode.values)
-        instructions = [one for code in codes for one in code.instructions]
-        self.plain = _is_plain(instructions) and "type" not in self._values
-        self.may_swallow = not self.plain or any(one.name in _ENDS_ITERATION for one in instructions)
+        instructions = [instruction for code in codes for instruction in code.instructions]
+        names = {instruction.name for instruction in instructions}
+        self.plain = all(map(_is_plain, instructions)) and "type" not in self._values
+        self.may_swallow = not self.plain or bool(names & _ENDS_ITERATION)
         """Whether an exception of a function may end in what called it, if that is no code of the program."""
-        ops = [{one.op for one in code.instructions} for code in codes]
+        ops = [{instruction.op for instruction in code.instructions} for code in codes]
         self._later = {number for number, own in enumerate(ops) if "RETURN_GENERATOR" in own}
         """Generators and coroutines: a call runs none of their code."""
-        self._bound = Counter(one.name for one in instructions if one.op.startswith(("STORE_", "DELETE_")))
+        stores = [instruction for instruction in instructions if instruction.op.startswith(("STORE_", "DELETE_"))]
+        self._bound = Counter(instruction.name for instruction in stores)
         self._functions = {
             name: number
             for name, number in _functions(codes)
             if self.plain and self._bound[name] == 1 and name not in self._values and number not in self._later
         }
         """The code of the function that a name always stands for."""
-        kept = {*self._functions.values(), *(self.certain(one) for one in instructions)}
-        kept.update(number for one in instructions for number in self.given(one))
+        kept = {*self._functions.values(), *(self.certain(instruction) for instruction in instructions)}
+        kept.update(number for instruction in instructions for number in self.given(instruction))
         self.escaped = frozenset(range(1, len(codes))) - (kept if self.plain else set())
         """Functions and generators that anything unknown may run."""
 
-    def certain(self, one: Instruction) -> int | None:
+    def certain(self, instruction: Instruction) -> int | None:
         """Return the one function that an instruction runs, and nothing else."""
-        number = self._functions.get(one.name, one.code) if one.op == "CALL" and self.plain else None
+        if instruction.op != "CALL" or not self.plain:
+            return None
+        number = self._functions.get(instruction.name, instruction.code)
         return None if number in self._later else number
 
-    def given(self, one: Instruction) -> list[int]:
+    def given(self, instruction: Instruction) -> list[int]:
         """Return the functions and generator expressions that a call alone may run."""
-        consumes = one.name in _CONSUMERS and not self._bound[one.name] and one.name not in self._values
-        return one.given if consumes else []
+        name = instruction.name
+        return instruction.given if name in _CONSUMERS - self._values and not self._bound[name] else []
 
-    def opens(self, one: Instruction) -> bool:
+    def opens(self, instruction: Instruction) -> bool:
         """Say if an instruction may run what has escaped, any number of times."""
-        makes = one.op == "CALL" and one.code is not None
-        adds = one.op == "BINARY_OP" and one.name in ("+", "*", "/", "//", "%", "**")
-        return one.op in _ITERATE and not makes and not adds
+        makes = instruction.op == "CALL" and instruction.code is not None
+        adds = instruction.op == "BINARY_OP" and instruction.name in ("+", "*", "/", "//", "%", "**")
+        return instruction.op in _ITERATE and not makes and not adds
 
-    def raises(self, one: Instruction) -> bool:
+    def raises(self, instruction: Instruction) -> bool:
         """Say if an instruction may raise of its own."""
-        known = one.op == "LOAD_GLOBAL" and hasattr(builtins, one.name) and not self._bound[one.name]
-        return not self.plain or not (known or one.op in _NEVER_RAISE or "JUMP" in one.op)
+        op, name = instruction.op, instruction.name
+        known = op == "LOAD_GLOBAL" and hasattr(builtins, name) and not self._bound[name]
+        return not self.plain or not (known or op in _NEVER_RAISE or "JUMP" in op)
 
 
-def _is_plain(instructions: list[Instruction]) -> bool:
-    attributes = {one.name for one in instructions if one.op in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")}
-    modules = {name.lstrip("_") for name in attributes} & sys.stdlib_module_names
-    modules |= {one.name.split(".")[0] for one in instructions if one.op == "IMPORT_NAME"}
-    names = {one.name for one in instructions if one.op not in ("LOAD_CONST", "IMPORT_NAME")}
-    hidden = any(name.startswith("__") and name != "__name__" for name in names)
-    makes_type = any(
-        one.name == "type" and one.op.startswith("CALL") and one[:2] != ("CALL", 1) for one in instructions
-    )
-    unplain = modules - _PLAIN_MODULES or names & _UNPLAIN_NAMES or {one.op for one in instructions} & _UNPLAIN
-    return not (unplain or hidden or makes_type)
+def _is_plain(instruction: Instruction) -> bool:
+    """Say if an instruction may stand in a plain program."""
+    op, name = instruction.op, instruction.name
+    reached = op in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") and name.lstrip("_") in sys.stdlib_module_names
+    if op == "IMPORT_NAME" or reached:
+        return name.split(".")[0] in _PLAIN_MODULES
+    makes_type = name == "type" and op.startswith("CALL") and (op, instruction.arg) != ("CALL", 1)
+    hidden = name.startswith("__") and name != "__name__"
+    return not (makes_type or hidden or name in _UNPLAIN_NAMES or op in _UNPLAIN)
 
 
 def _functions(codes: list[Code]) -> Iterator[tuple[str, int]]:
     """Yield the names in which a function is stored as soon as it is made."""
     for code in codes:
-        targets = {one.target for one in code.instructions}
-        for at, (loads, makes, stores) in enumerate(zip(*(code.instructions[shift:] for shift in range(3)))):
-            made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and at + 2 not in targets
+        own = code.instructions
+        targets = {instruction.target for instruction in own}
+        for place, (loads, makes, stores) in enumerate(zip(own, own[1:], own[2:])):
+            made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and place + 2 not in targets
             if made and loads.code is not None and not hasattr(builtins, stores.name):
                 yield stores.name, loads.code

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from remedy.data_gen.execution import isolation, program
+from remedy.data_gen.execution import isolation
 from remedy.data_gen.execution.program import Event, Program, ProgramError
 from remedy.eval.control_flow.bytecode import NO_LINE, Bytecode, Code, ControlFlowError, Instruction, read_bytecode
 from remedy.eval.control_flow.effects import Effects
@@ -83,7 +83,7 @@ class Point(NamedTuple):
     """Instruction that a frame is at, and how."""
 
     code: int
-    index: int
+    position: int
     mode: Mode = Mode.RUN
 
 
@@ -179,7 +179,7 @@ class ControlFlow:
         """Say if an exception of what a frame called may end in it, or in what is no code of the program."""
         if caller.mode is not Mode.CALLS or not caller.code:
             return caller.code > 0
-        instruction = self.codes[caller.code].instructions[caller.index]
+        instruction = self.codes[caller.code].instructions[caller.position]
         unknown = self.effects.certain(instruction) is None and self.effects.may_swallow
         return unknown or self.catches(caller.code, instruction.handler)
 
@@ -212,7 +212,7 @@ class Successors:
             self.options += [end] if point.mode is not Mode.UNWIND else []
         else:
             seen, self._ahead = set[int](), list[int]()
-            self._run(point.index, point.mode)
+            self._run(point.position, point.mode)
             for index in self._ahead:
                 if index not in seen:
                     seen.add(index)
@@ -350,20 +350,20 @@ class Walk:
         return Walk(self.flow, stack, self._exceptions)
 
 
-def _bytecode_of(one: Program, python: str | None) -> Bytecode:
+def _bytecode_of(program: Program, python: str | None) -> Bytecode:
     """A program's bytecode, as the interpreter `python` compiles it (None: ours), which may be another than runs here."""
     interpreter = isolation.find_interpreter(python).path
     if interpreter == sys.executable:
-        return read_bytecode(one)
-    folders = [str(Path(module).resolve().parent) for module in (program.__file__, __file__)]
-    asked = json.dumps({"code": one.code, "name": one.name})
+        return read_bytecode(program)
+    folders = [str(Path(module).resolve().parent) for module in (isolation.__file__, __file__)]
+    asked = json.dumps({"code": program.code, "name": program.name})
     try:
         reply = json.loads(ask(interpreter, _READ, *folders, given=asked))
     except ConfigError as error:
-        raise ControlFlowError(f"{one.name}: its bytecode could not be read: {error}") from None
+        raise ControlFlowError(f"{program.name}: its bytecode could not be read: {error}") from None
     if "bytecode" not in reply:
         if "program" in reply:
             raise ProgramError(*reply["program"])
         raise ControlFlowError(f"tracer.python: {reply['control_flow']}")
     codes, *rest = reply["bytecode"]
-    return Bytecode([Code([Instruction(*one) for one in own], start) for own, start in codes], *rest)
+    return Bytecode([Code([Instruction(*instruction) for instruction in own], start) for own, start in codes], *rest)

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from remedy.data_gen.execution.program import Program, ProgramError
 
 NO_LINE = -1
+UNPLACED = "?"
+"""What a call calls whose place in the source the compiler did not keep."""
 _NAMED = frozenset({*dis.hasname, *dis.haslocal, *dis.hasfree})
 _NO_NEXT = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE")
 _Span = tuple[int | None, ...]
@@ -74,27 +76,31 @@ class _Calls:
 
     def __init__(self, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))
-        self.callees: dict[_Span, str] = {}
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        decorators = {_span(decorator) for node in nodes for decorator in getattr(node, "decorator_list", ())}
+        names: dict[_Span, set[str]] = {}
+        for call in calls:
+            names.setdefault(_span(call), set()).add(_name(call.func))
+        # 3.11 places what stands in f-strings by its text. What a decorator returns is called with the decorator's span.
+        self.callees: dict[_Span, str] = {
+            span: name for span, (name, *others) in names.items() if not others and span not in decorators
+        }
         self.given: dict[_Span, list[_Span]] = {}
         """Of a call, the spans of the expressions whose codes it alone is given."""
         plain: set[ast.expr] = set()
-        for call in (node for node in nodes if isinstance(node, ast.Call)):
-            span, callee = _span(call), _name(call.func)
-            if self.callees.setdefault(span, callee) != callee:
-                self.callees[span] = ""  # 3.11 places what stands in f-strings by its text
+        for call in calls:
             alone = call.args if len(call.args) == 1 else []
             given = [*alone, *(keyword.value for keyword in call.keywords if keyword.arg == "key")]
-            self.given[span] = [_span(node) for node in given if isinstance(node, ast.GeneratorExp | ast.Lambda)]
+            self.given[_span(call)] = [_span(node) for node in given if isinstance(node, ast.GeneratorExp | ast.Lambda)]
             starred = any(isinstance(argument, ast.Starred) for argument in call.args) or any(
-                not instruction.arg for instruction in call.keywords
+                keyword.arg is None for keyword in call.keywords
             )
-            if not starred and len(call.args) + len(call.keywords) < 16:  # else it may be CALL_FUNCTION_EX
+            many = len(call.args) + len(call.keywords) > 15  # CALL_FUNCTION_EX may make such a call, too
+            if _span(call) in self.callees and not starred and not many:
                 plain.add(call.func)
         values = {_name(node).lstrip(".") for node in nodes if node not in plain}
         self.values = sorted(values | {node.arg for node in nodes if isinstance(node, ast.arg)})
-        for node in nodes:
-            for decorator in getattr(node, "decorator_list", ()):
-                self.callees[_span(decorator)] = ""  # what it returns is called with the same span
+        self.callees[()] = UNPLACED
 
 
 def _name(node: ast.AST) -> str:
@@ -161,8 +167,10 @@ def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
     made = {_span(own[place].positions): number for place, number in loaded.items() if number is not None}
     instructions = []
     for place, instruction in enumerate(own):
-        span = _span(instruction.positions) if instruction.opname.startswith("CALL") else ()
-        named = str(instruction.argval) if instruction.opcode in _NAMED else calls.callees.get(span, "")
+        is_call = instruction.opname.startswith("CALL")
+        span = _span(instruction.positions) if is_call else ()
+        called = calls.callees.get(span, "") if is_call else ""
+        named = str(instruction.argval) if instruction.opcode in _NAMED else called
         instructions.append(
             Instruction(
                 op=instruction.opname,

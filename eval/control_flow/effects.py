@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from remedy.eval.control_flow.bytecode import Bytecode, Code, Instruction
+from remedy.eval.control_flow.bytecode import UNPLACED, Bytecode, Code, Instruction
 
 
 def _words(text: str) -> frozenset[str]:
@@ -111,7 +111,7 @@ def _is_plain(instruction: Instruction) -> bool:
         return name.split(".")[0] in _PLAIN_MODULES
     makes_type = name == "type" and op.startswith("CALL") and (op, instruction.arg) != ("CALL", 1)
     hidden = name.startswith("__") and name != "__name__"
-    return not (makes_type or hidden or name in _UNPLAIN_NAMES or op in _UNPLAIN)
+    return not (makes_type or hidden or name in _UNPLAIN_NAMES or name == UNPLACED or op in _UNPLAIN)
 
 
 def _functions(codes: list[Code]) -> Iterator[tuple[str, int]]:

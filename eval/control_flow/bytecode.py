@@ -72,7 +72,7 @@ class Bytecode(NamedTuple):
 
 
 class _Calls:
-    """What the syntax tree says of calls, and bytecode does not show."""
+    """Facts of calls that the syntax tree has and bytecode does not show."""
 
     def __init__(self, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))

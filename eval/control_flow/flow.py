@@ -14,40 +14,18 @@ A stack of frames follows the events of CPython 3.11's `sys.settrace`:
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-from remedy.data_gen.execution import isolation
-from remedy.data_gen.execution.program import Event, Program, ProgramError
-from remedy.eval.control_flow.bytecode import NO_LINE, Bytecode, Code, ControlFlowError, Instruction, read_bytecode
+from remedy.data_gen.execution.program import Event, Program
+from remedy.eval.control_flow.bytecode import NO_LINE, Instruction
 from remedy.eval.control_flow.effects import Effects
-from remedy.processes import ask
-from remedy.settings import ConfigError
+from remedy.eval.control_flow.reading import bytecode_of
 
 Exceptions = Literal["all", "caught"]
-# Reading needs two modules of this package and nothing that is installed, so any interpreter can do it.
-_READ = """
-import json, sys, types
-paths = {"remedy": [], "remedy.data_gen": [], "remedy.data_gen.execution": [sys.argv[1]], "remedy.eval.control_flow": [sys.argv[2]]}
-for name, path in paths.items():
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = path
-from remedy.eval.control_flow.bytecode import ControlFlowError, read_bytecode
-from remedy.data_gen.execution.program import Program, ProgramError
-try:
-    reply = {"bytecode": read_bytecode(Program(**json.load(sys.stdin)))}
-except ControlFlowError as error:
-    reply = {"control_flow": str(error)}
-except ProgramError as error:
-    reply = {"program": [error.kind, str(error)]}
-json.dump(reply, sys.stdout)
-"""
 
 
 class Step(NamedTuple):
@@ -118,8 +96,8 @@ class ControlFlow:
     """Says of a program which event, at which line, can follow the frames of a trace so far. Nothing of the program is run.
 
     It holds for traces that the tracer makes under CPython 3.11, all calls shown. What is not modelled may do anything. Not allowed
-    are only RecursionError and MemoryError where nothing else is raised, and what a program does to names that it puts together at run
-    time.
+    are only RecursionError and MemoryError where nothing else is raised, what a program does to names that it puts together at run
+    time, and a generator that the handler of a signal ends in the moment in which it goes on.
 
     `python`: the interpreter that runs programs, as `tracer.python` names it; None: ours.
 
@@ -130,7 +108,7 @@ class ControlFlow:
     """
 
     def __init__(self, program: Program, python: str | None = None) -> None:
-        bytecode = _bytecode_of(program, python)
+        bytecode = bytecode_of(program, python)
         self.program, self.codes = program, bytecode.codes
         self.entry, self.effects = bytecode.entry, Effects(bytecode)
         self.called, self.closed = defaultdict[Step, set[Point]](set), defaultdict[Step, set[Point]](set)
@@ -197,7 +175,7 @@ class ControlFlow:
 
 
 class Successors:
-    """What may come next at a point of a frame, behind all instructions that show nothing."""
+    """Events that may come next at a point of a frame, behind all instructions that show nothing."""
 
     def __init__(self, flow: ControlFlow, point: Point) -> None:
         self.flow, self.effects = flow, flow.effects
@@ -348,22 +326,3 @@ class Walk:
 
     def _with(self, stack: Stack) -> Walk:
         return Walk(self.flow, stack, self._exceptions)
-
-
-def _bytecode_of(program: Program, python: str | None) -> Bytecode:
-    """A program's bytecode, as the interpreter `python` compiles it (None: ours), which may be another than runs here."""
-    interpreter = isolation.find_interpreter(python).path
-    if interpreter == sys.executable:
-        return read_bytecode(program)
-    folders = [str(Path(module).resolve().parent) for module in (isolation.__file__, __file__)]
-    asked = json.dumps({"code": program.code, "name": program.name})
-    try:
-        reply = json.loads(ask(interpreter, _READ, *folders, given=asked))
-    except ConfigError as error:
-        raise ControlFlowError(f"{program.name}: its bytecode could not be read: {error}") from None
-    if "bytecode" not in reply:
-        if "program" in reply:
-            raise ProgramError(*reply["program"])
-        raise ControlFlowError(f"tracer.python: {reply['control_flow']}")
-    codes, *rest = reply["bytecode"]
-    return Bytecode([Code([Instruction(*instruction) for instruction in own], start) for own, start in codes], *rest)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import sys
 import types
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.program import Program, ProgramError
 
 NO_LINE = -1
-_OPTIMIZED, _GENERATOR = 0x1, 0x20
-_LATER = 0x20 | 0x80 | 0x200  # a generator's, coroutine's or asynchronous generator's code: a call runs none of it
-_NAMED = frozenset({*dis.hasname, *dis.haslocal, *dis.hasfree, dis.opmap["COMPARE_OP"]})
-GO_ON_ELSEWHERE = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
-GO_NOWHERE = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
+UNPLACED = "?"
+"""What a call calls whose place in the source the compiler did not keep."""
+_NAMED = frozenset({*dis.hasname, *dis.haslocal, *dis.hasfree})
+_NO_NEXT = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE")
+_Span = tuple[int | None, ...]
+"""First line, last line, first column and last column of an expression; empty if unknown."""
 
 
 class ControlFlowError(ValueError):
@@ -24,7 +25,7 @@ class ControlFlowError(ValueError):
 
 
 class Instruction(NamedTuple):
-    """One instruction; others of its code are named by their places in it. `EXTENDED_ARG` is part of what it extends."""
+    """One instruction. Others of its code are numbered in their order; `EXTENDED_ARG` is part of what it extends."""
 
     op: str
     arg: int
@@ -34,63 +35,84 @@ class Instruction(NamedTuple):
     """Where it may jump."""
     handler: int | None
     """Where an exception goes that is raised here; None: out of the frame."""
-    depth: int
-    """How much of the stack the handler keeps."""
-    keeps_place: bool
-    """Whether the handler is also given this place, to raise again as if from here."""
     name: str
-    """The variable, attribute or module that it names, or its operator, or the repr of the constant that it loads; else empty."""
+    """The variable, attribute or module that it names, its operator, or what it calls, with a dot before a method's; else empty."""
     code: int | None
-    """The number of the code object that it loads."""
-    effect: int
-    """By how much the stack is longer where it goes on without a jump."""
+    """The code object that it loads, or of the comprehension or generator expression that it begins, by number."""
+    given: list[int]
+    """The codes of generator expressions and of a lambda as `key` that are made for this call alone."""
 
 
 class Code(NamedTuple):
     """A code object: the module, or a function, class body, comprehension or lambda."""
 
-    number: int
-    parent: int | None
-    name: str
     instructions: list[Instruction]
-    has_slots: bool
-    """Whether its variables are slots that the compiler knows, as a function's are; the module's and a class's are any mapping."""
-    runs_later: bool
-    """Whether a call makes a generator or coroutine and runs nothing."""
-    is_generator: bool
-    """Whether that is a generator, which loops can read."""
-    parameters: tuple[str, ...]
-    cells: tuple[str, ...]
-    """Variables that functions inside it use."""
-    first_line: int
-    """The line that a call shows: the `def`, or the first decorator."""
     start: int
-    """The place of its first RESUME: a call goes on after it."""
-    born: int
-    """The place where a generator waits before it is started."""
+    """Its first RESUME: a call shows its line, and goes on after it."""
 
-    def following(self, at: int) -> int | None:
-        """The next instruction, if this one may go on to it."""
-        elsewhere = self.instructions[at].op in GO_ON_ELSEWHERE | GO_NOWHERE
-        return None if elsewhere or at + 1 >= len(self.instructions) else at + 1
+    def following(self, place: int) -> int | None:
+        """Return the next instruction, if this one may go on to it."""
+        return None if self.instructions[place].op in _NO_NEXT or place + 1 >= len(self.instructions) else place + 1
 
-    def before(self, at: int) -> Instruction | None:
-        """The instruction before one, if nothing else leads there: a value that was made right before may come from another branch."""
-        elsewhere = any(at in (one.target, one.handler) for one in self.instructions)
-        return None if elsewhere or at == 0 else self.instructions[at - 1]
-
-    def shows(self, before: int, at: int) -> bool:
+    def shows(self, before: int, place: int) -> bool:
         """Say if a LINE fires where the frame goes on from one instruction to another (`maybe_call_line_trace`)."""
-        one = self.instructions[at]
-        other = one.line != self.instructions[before].line or (at <= before and one.op != "SEND")
-        return one.line != NO_LINE and (other or before <= self.start)
+        instruction = self.instructions[place]
+        other = instruction.line != self.instructions[before].line or (place <= before and instruction.op != "SEND")
+        return instruction.line != NO_LINE and (other or before <= self.start)
 
 
 class Bytecode(NamedTuple):
-    """All code objects of a program. `entry`: the number of the marked function's."""
+    """All code objects of a program, by their numbers; the module's is 0."""
 
     codes: list[Code]
     entry: int
+    """The number of the marked function."""
+    values: list[str]
+    """Names that are parameters, attributes, or read other than for a plain call."""
+
+
+class _Calls:
+    """Facts of calls that the syntax tree has and bytecode does not show."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        nodes = list(ast.walk(tree))
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        decorators = {_span(decorator) for node in nodes for decorator in getattr(node, "decorator_list", ())}
+        names: dict[_Span, set[str]] = {}
+        for call in calls:
+            names.setdefault(_span(call), set()).add(_name(call.func))
+        # 3.11 places what stands in f-strings by its text. What a decorator returns is called with the decorator's span.
+        self.callees: dict[_Span, str] = {
+            span: name for span, (name, *others) in names.items() if not others and span not in decorators
+        }
+        self.given: dict[_Span, list[_Span]] = {}
+        """Of a call, the spans of the expressions whose codes it alone is given."""
+        plain: set[ast.expr] = set()
+        for call in calls:
+            alone = call.args if len(call.args) == 1 else []
+            given = [*alone, *(keyword.value for keyword in call.keywords if keyword.arg == "key")]
+            self.given[_span(call)] = [_span(node) for node in given if isinstance(node, ast.GeneratorExp | ast.Lambda)]
+            starred = any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+                keyword.arg is None for keyword in call.keywords
+            )
+            many = len(call.args) + len(call.keywords) > 15  # CALL_FUNCTION_EX may make such a call, too
+            if _span(call) in self.callees and not starred and not many:
+                plain.add(call.func)
+        values = {_name(node).lstrip(".") for node in nodes if node not in plain}
+        self.values = sorted(values | {node.arg for node in nodes if isinstance(node, ast.arg)})
+        self.callees[()] = UNPLACED
+
+
+def _name(node: ast.AST) -> str:
+    """Return the name of a variable, or of an attribute with a dot before it; else empty."""
+    if isinstance(node, ast.Attribute):
+        return f".{node.attr}"
+    return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else ""
+
+
+def _span(located: ast.expr | dis.Positions | None) -> _Span:
+    span = (located.lineno, located.end_lineno, located.col_offset, located.end_col_offset) if located else ()
+    return () if None in span else span
 
 
 def read_bytecode(program: Program) -> Bytecode:
@@ -108,130 +130,58 @@ def read_bytecode(program: Program) -> Bytecode:
     entry = program.entry_point()
     try:
         module = compile(program.code, "<control flow>", "exec", dont_inherit=True)
+        calls = _Calls(ast.parse(program.code))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProgramError("syntax", f"{program.name}: does not compile: {error}") from None
-    objects = list(_objects(module, None))
-    numbers = {id(code): number for number, (code, _) in enumerate(objects)}
+    objects = list(_objects(module))
+    numbers = {id(code): number for number, code in enumerate(objects)}
     try:
-        codes = [_read(code, None if parent is None else numbers[id(parent)], numbers) for code, parent in objects]
+        codes = [_read(code, numbers, calls) for code in objects]
     except ValueError as error:
         raise ControlFlowError(f"{program.name}: has a constant that Python cannot write: {error}") from None
-    for code, (found, parent) in zip(codes, objects):
-        last = max((line for _, _, line in found.co_lines() if line is not None), default=0)
-        if parent is module and code.name == entry.name and found.co_firstlineno <= entry.line <= last:
-            return Bytecode(codes, code.number)
+    for made in (constant for constant in module.co_consts if isinstance(constant, types.CodeType)):
+        last = max(line or 0 for _, _, line in made.co_lines())
+        if made.co_name == entry.name and made.co_firstlineno <= entry.line <= last:
+            return Bytecode(codes, numbers[id(made)], calls.values)
     raise ControlFlowError(f"{program.name}: the compiler left the marked function {entry.name} out")
 
 
-def _objects(
-    code: types.CodeType, parent: types.CodeType | None
-) -> Iterator[tuple[types.CodeType, types.CodeType | None]]:
-    """A code object and those inside it, each with the one that it is in."""
-    yield code, parent
+def _objects(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _objects(constant, code)
+            yield from _objects(constant)
 
 
-def _read(code: types.CodeType, parent: int | None, numbers: dict[int, int]) -> Code:
+def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
     read: Any = dis.Bytecode(code)
     own: list[dis.Instruction] = []
     places: dict[int, int] = {}
-    for one in read:
-        places[one.offset] = len(own)
-        if one.opname != "EXTENDED_ARG":
-            own.append(one)
-    handlers = {unit: entry for entry in read.exception_entries for unit in range(entry.start, entry.end, 2)}
-    instructions = [_instruction(code, one, handlers.get(one.offset), places, numbers) for one in own]
-    start = next(place for place, one in enumerate(instructions) if one.op == "RESUME")
-    taken = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    return Code(
-        numbers[id(code)],
-        parent,
-        code.co_name,
-        instructions,
-        bool(code.co_flags & _OPTIMIZED),
-        bool(code.co_flags & _LATER),
-        bool(code.co_flags & _GENERATOR),
-        code.co_varnames[:taken],
-        code.co_cellvars,
-        instructions[start].line,
-        start,
-        next((place for place, one in enumerate(instructions) if one.op == "RETURN_GENERATOR"), 0),
-    )
-
-
-def _instruction(
-    code: types.CodeType, one: dis.Instruction, handler: Any, places: dict[int, int], numbers: dict[int, int]
-) -> Instruction:
-    """`handler`: the entry of the table of exceptions; `places`: of instructions by their offsets."""
-    line = one.positions.lineno if one.positions else None
-    loaded = one.argval if isinstance(one.argval, types.CodeType) else None
-    return Instruction(
-        op=one.opname,
-        arg=one.arg or 0,
-        line=NO_LINE if line is None else line,
-        target=places[one.argval] if one.opcode in dis.hasjrel else None,
-        handler=places[handler.target] if handler else None,
-        depth=handler.depth if handler else 0,
-        keeps_place=bool(handler and handler.lasti),
-        name="" if loaded else _name(code, one),
-        code=numbers[id(loaded)] if loaded else None,
-        effect=dis.stack_effect(one.opcode, one.arg, jump=False),
-    )
-
-
-def _name(code: types.CodeType, one: dis.Instruction) -> str:
-    if one.opname == "KW_NAMES":
-        return " ".join(code.co_consts[one.arg or 0])
-    if one.opname in ("LOAD_CONST", "BINARY_OP"):
-        return one.argrepr
-    return str(one.argval) if one.opcode in _NAMED else ""
-
-
-class Handlers:
-    """Ways of exceptions: which may end in the frame that raised them, and from where they seem to come when raised again."""
-
-    def __init__(self, bytecode: Bytecode) -> None:
-        self._codes = bytecode.codes
-        self._ends, self._again = cache(self._may_end), cache(self._raised_again)
-
-    def catches(self, code: int, at: int) -> bool:
-        """Say if an exception that an instruction raises may end in its frame."""
-        handler = self._codes[code].instructions[at].handler
-        return handler is not None and self._ends(code, handler)
-
-    def places(self, code: int, at: int) -> set[int]:
-        """From where a RERAISE raises: from itself, or as if from where the exception that its handler was given came."""
-        return self._again(code).get(at) or {at}
-
-    def _may_end(self, code: int, handler: int) -> bool:
-        reached = self._reached(code, handler, through_handlers=True)
-        return any(self._codes[code].instructions[one].op in ("RETURN_VALUE", "YIELD_VALUE") for one in reached)
-
-    def _raised_again(self, code: int) -> dict[int, set[int]]:
-        """From where instructions raise again that do not raise from themselves."""
-        instructions = self._codes[code].instructions
-        found: dict[int, set[int]] = {}
-        for handler in {one.handler for one in instructions if one.keeps_place}:
-            for at in self._reached(code, handler):
-                if instructions[at].op == "RERAISE" and instructions[at].arg:
-                    places = {n for n, one in enumerate(instructions) if one.handler == handler and one.keeps_place}
-                    found.setdefault(at, set()).update(places)
-        for _ in found:  # an exception that is raised again, and caught again, is still from where it came
-            for places in found.values():
-                places |= {place for one in places if one in found for place in found[one]}
-        return found
-
-    def _reached(self, code: int, start: int | None, through_handlers: bool = False) -> set[int]:
-        """The instructions that can run after one, without exceptions but those that are raised again."""
-        seen: set[int] = set()
-        waiting = [start]
-        while waiting:
-            at = waiting.pop()
-            if at is None or at in seen:
-                continue
-            seen.add(at)
-            one = self._codes[code].instructions[at]
-            waiting += [self._codes[code].following(at), one.target, one.handler if through_handlers else None]
-        return seen
+    for instruction in read:
+        places[instruction.offset] = len(own)
+        if instruction.opname != "EXTENDED_ARG":
+            own.append(instruction)
+    entries = read.exception_entries
+    handlers = {unit: places[entry.target] for entry in entries for unit in range(entry.start, entry.end, 2)}
+    loaded = {place: numbers.get(id(instruction.argval)) for place, instruction in enumerate(own)}
+    made = {_span(own[place].positions): number for place, number in loaded.items() if number is not None}
+    instructions = []
+    for place, instruction in enumerate(own):
+        is_call = instruction.opname.startswith("CALL")
+        span = _span(instruction.positions) if is_call else ()
+        called = calls.callees.get(span, "") if is_call else ""
+        named = str(instruction.argval) if instruction.opcode in _NAMED else called
+        instructions.append(
+            Instruction(
+                op=instruction.opname,
+                arg=instruction.arg or 0,
+                line=(instruction.positions and instruction.positions.lineno) or NO_LINE,
+                target=places[instruction.argval] if instruction.opcode in dis.hasjrel else None,
+                handler=handlers.get(instruction.offset),
+                name=instruction.argrepr if instruction.opname == "BINARY_OP" else named,
+                code=made.get(span) if span else loaded[place],
+                given=[made[node] for node in calls.given.get(span, ()) if node in made],
+            )
+        )
+    start = next(place for place, instruction in enumerate(instructions) if instruction.op == "RESUME")
+    return Code(instructions, start)

@@ -1,301 +1,125 @@
-"""Effects of instructions: what each may run, found by following functions and generators over the stack of each code object.
+"""Effects of instructions: which functions of the program each may run, and whether it may raise.
 
-A function is *known* where it is called if the stack says which one it is: it was just made, or comes from a variable that never
-stands for another. A function or generator that goes anywhere else (into a container, an argument, a returned value) has *escaped*, and
-whatever calls something unknown may run it. This is a small escape analysis (Choi et al., 1999) over stacks as the verifier of Java
-bytecode sees them.
+A program is *plain* if all its objects are of Python's own types and it reaches its functions by their names alone. In all others
+anything may run, and raise, at any moment. In a plain program a call runs one certain function if it calls it by a name that is bound
+once in the program, or is a comprehension's. Functions that are read as values or have no name, and generators, have *escaped*:
+whatever calls or iterates over something unknown may run them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
+import builtins
+import sys
+from collections import Counter
+from collections.abc import Iterator
 
-from remedy.eval.control_flow.bytecode import Bytecode, Code, Instruction
-from remedy.eval.control_flow.known import (
-    KEYED,
-    NEVER_RAISE,
-    NEVER_RUN,
-    QUIET_BUILTINS,
-    QUIET_METHODS,
-    READERS,
-    iterates,
-    pushed,
+from remedy.eval.control_flow.bytecode import UNPLACED, Bytecode, Code, Instruction
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PLAIN_MODULES = _words(
+    """math cmath re string typing itertools operator heapq bisect random copy datetime hashlib json time fractions
+    decimal statistics textwrap collections functools numbers __future__ calendar abc"""
 )
-from remedy.eval.control_flow.names import Names
-
-
-class Kind(Enum):
-    """Kind of a value that the stack may be known to hold."""
-
-    FUNCTION = 0
-    GENERATOR = 1
-    """One that was just made."""
-    LOOP = 2
-    """A generator that a loop reads."""
-    BUILTIN = 3
-    METHOD = 4
-    """An attribute, which may be called with its object."""
-    NULL = 5
-    """What stands below a callee that gets no object."""
-    TUPLE = 6
-
-    __hash__ = object.__hash__
-
-
-class Known(NamedTuple):
-    """A value on the stack of which something is known. `code`: the function's or generator's; `name`: the builtin's or method's."""
-
-    kind: Kind
-    code: int = -1
-    name: str = ""
-
-
-NULL, TUPLE = Known(Kind.NULL), Known(Kind.TUPLE)
-Value = Known | None
-
-
-@dataclass(slots=True)
-class Effect:
-    """Effect of an instruction besides going on."""
-
-    calls: int | None = None
-    """The one function that it runs, after all that `runs_escaped` says."""
-    reads: int | None = None
-    """The generator that it reads, which nothing else can reach."""
-    stops_early: bool = False
-    """Whether it may close that generator before its end."""
-    closes: int | None = None
-    """The generator that a loop is left with."""
-    runs: frozenset[int] = frozenset()
-    """Functions that it may run, any number of times."""
-    runs_escaped: bool = False
-    """Whether it may run, resume or close all that has escaped."""
-    raises: bool = True
-
-
-class _State(NamedTuple):
-    stack: tuple[Value, ...]
-    bound: frozenset[str]
-    """Variables in slots that have a value on every way here."""
+"""Modules whose objects run a program's functions only where they are called or iterated over, but for _UNPLAIN_NAMES."""
+_UNPLAIN_NAMES = _words(
+    """exec eval globals vars locals setattr delattr getattr attrgetter methodcaller get_field get_type_hints ForwardRef
+    singledispatch singledispatchmethod tb_frame gi_frame cr_frame ag_frame defaultdict DefaultDict cmp_to_key UserDict
+    UserList UserString ChainMap namedtuple cached_property total_ordering NamedTuple TypedDict property ABCMeta
+    JSONEncoder JSONDecoder"""
+)
+"""What runs text, reaches functions other than by their names, or makes types without a class statement."""
+_UNPLAIN = _words("LOAD_BUILD_CLASS STORE_ATTR DELETE_ATTR IMPORT_STAR")
+_CONSUMERS = _words("list tuple set frozenset dict sorted sum min max any all .join .extend .update .sort")
+"""Callees that are done with a generator expression or `key` of theirs when they return."""
+_ENDS_ITERATION = _words("StopIteration next throw send close scan_once")
+"""Names without which no function of a plain program raises what an iteration takes for its end."""
+_ITERATE = _words(
+    """CALL CALL_FUNCTION_EX FOR_ITER UNPACK_SEQUENCE UNPACK_EX LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE
+    CONTAINS_OP BINARY_OP STORE_SUBSCR SEND GET_ANEXT GET_AITER GET_AWAITABLE GET_YIELD_FROM_ITER END_ASYNC_FOR
+    BEFORE_WITH BEFORE_ASYNC_WITH WITH_EXCEPT_START"""
+)
+"""Instructions that call or iterate."""
+_NEVER_RAISE = _words(
+    """NOP RESUME PUSH_NULL POP_TOP COPY SWAP LOAD_CONST STORE_FAST STORE_DEREF STORE_GLOBAL MAKE_FUNCTION LOAD_CLOSURE
+    MAKE_CELL COPY_FREE_VARS BUILD_TUPLE BUILD_LIST BUILD_STRING BUILD_SLICE IS_OP UNARY_NOT KW_NAMES PRECALL
+    RETURN_VALUE YIELD_VALUE LIST_APPEND LIST_TO_TUPLE PUSH_EXC_INFO POP_EXCEPT RETURN_GENERATOR ASYNC_GEN_WRAP
+    LOAD_ASSERTION_ERROR RERAISE MATCH_MAPPING MATCH_SEQUENCE"""
+)
+"""Instructions of plain programs that raise nothing of their own, beside jumps."""
 
 
 class Effects:
-    """The effects of all instructions: `of[code][place]`; `escaped`: codes of functions and generators that anything may run."""
+    """The effects of a program's instructions."""
 
-    def __init__(self, bytecode: Bytecode, names: Names) -> None:
-        self.names = names
-        self.codes = bytecode.codes
-        self.escaped: set[int] = set(range(1, len(self.codes))) if names.dynamic else set()
-        self.of = [_Flow(self, code).effects for code in self.codes]
+    def __init__(self, bytecode: Bytecode) -> None:
+        codes, self._values = bytecode.codes, frozenset(bytecode.values)
+        instructions = [instruction for code in codes for instruction in code.instructions]
+        names = {instruction.name for instruction in instructions}
+        self.plain = all(map(_is_plain, instructions)) and "type" not in self._values
+        self.may_swallow = not self.plain or bool(names & _ENDS_ITERATION)
+        """Whether an exception of a function may end in what called it, if that is no code of the program."""
+        ops = [{instruction.op for instruction in code.instructions} for code in codes]
+        self._later = {number for number, own in enumerate(ops) if "RETURN_GENERATOR" in own}
+        """Generators and coroutines: a call runs none of their code."""
+        stores = [instruction for instruction in instructions if instruction.op.startswith(("STORE_", "DELETE_"))]
+        self._bound = Counter(instruction.name for instruction in stores)
+        self._functions = {
+            name: number
+            for name, number in _functions(codes)
+            if self.plain and self._bound[name] == 1 and name not in self._values and number not in self._later
+        }
+        """The code of the function that a name always stands for."""
+        kept = {*self._functions.values(), *(self.certain(instruction) for instruction in instructions)}
+        kept.update(number for instruction in instructions for number in self.given(instruction))
+        self.escaped = frozenset(range(1, len(codes))) - (kept if self.plain else set())
+        """Functions and generators that anything unknown may run."""
 
-
-class _Flow:
-    """One code object's instructions, followed along all ways."""
-
-    def __init__(self, program: Effects, code: Code) -> None:
-        self.program = program
-        self.names = program.names
-        self.code = code
-        self.effects = [Effect() for _ in code.instructions]
-        self._states: list[_State | None] = [None] * len(code.instructions)
-        self._waiting = [0]
-        self._states[0] = _State((), frozenset(set(code.parameters) - set(code.cells)))
-        while self._waiting:
-            self._step(self._waiting.pop())
-
-    def _step(self, at: int) -> None:
-        one, state = self.code.instructions[at], self._states[at]
-        assert state is not None
-        if one.handler is not None:
-            kept = state.stack[: one.depth] + (None,) * (one.keeps_place + 1)
-            self._reach(one.handler, _State(kept, state.bound))
-        effect = self.effects[at] = Effect()
-        effect.raises = self._raises(one, state)
-        effect.runs_escaped = one.op not in NEVER_RUN and (not self.names.plain or iterates(one))
-        stack, bound = list(state.stack), state.bound
-        if one.op == "FOR_ITER":
-            self._reach(one.target, _State(tuple(stack[:-1]), bound))
-            if (value := stack[-1]) is not None and value.kind is Kind.LOOP:
-                effect.reads, effect.runs_escaped = value.code, False
-            else:
-                self._escape([value])
-            stack.append(None)
-        elif one.op in ("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"):
-            self._escape(stack[-1:])
-            stack[-1] = None
-            self._reach(one.target, _State(tuple(stack), bound))
-            stack.pop()
-        elif one.op == "SEND":
-            self._escape(stack[-2:])
-            stack[-2:] = [None, None]
-            self._reach(one.target, _State(tuple(stack[:-1]), bound))
-        else:
-            self._run(one, at, stack, effect)
-            if one.op in ("STORE_FAST", "DELETE_FAST"):
-                bound = bound - {one.name} if one.op == "DELETE_FAST" else bound | {one.name}
-            self._reach(one.target, _State(tuple(stack), bound))
-        self._reach(self.code.following(at), _State(tuple(stack), bound))
-
-    def _reach(self, at: int | None, state: _State) -> None:
-        if at is None:
-            return
-        before = self._states[at]
-        if before is not None:
-            stack = tuple(self._join(one, other) for one, other in zip(before.stack, state.stack))
-            state = _State(stack, before.bound & state.bound)
-        if state != before:
-            self._states[at] = state
-            self._waiting.append(at)
-
-    def _join(self, one: Value, other: Value) -> Value:
-        if one == other:
-            return one
-        self._escape([one, other])
-        return None
-
-    def _escape(self, values: list[Value] | tuple[Value, ...]) -> None:
-        """Values that are used in a way that is not followed."""
-        for value in values:
-            if value is not None and value.code >= 0:
-                self.program.escaped.add(value.code)
-
-    def _raises(self, one: Instruction, state: _State) -> bool:
-        if self.names.unfollowed and (one.op == "RESUME" or "BACKWARD" in one.op):
-            return True  # handlers of signals run there
-        tests = one.op.endswith(("_TRUE", "_FALSE", "_OR_POP", "_NOT"))
-        if one.op in NEVER_RAISE or (tests and self.names.plain):  # only objects of a program's making fail tests
-            return False
-        if one.op == "LOAD_FAST":
-            return one.name not in state.bound
-        if one.op in ("LOAD_GLOBAL", "LOAD_NAME"):
-            return not self.names.is_builtin(one.name)
-        return True
-
-    def _run(self, one: Instruction, at: int, stack: list[Value], effect: Effect) -> None:
-        """Everything that goes on in one way, or nowhere."""
-        op, arg = one.op, one.arg
-        if op.startswith("LOAD_") and op not in ("LOAD_ATTR", "LOAD_METHOD"):
-            if op == "LOAD_GLOBAL" and arg & 1:
-                stack.append(NULL)
-            stack.append(self._loaded(at, one))
-        elif op == "PUSH_NULL":
-            stack.append(NULL)
-        elif op in ("LOAD_ATTR", "LOAD_METHOD"):
-            self._escape(stack[-1:])
-            stack[-1:] = [Known(Kind.METHOD, name=one.name), None] if op == "LOAD_METHOD" else [None]
-        elif op == "MAKE_FUNCTION":
-            made = stack.pop()
-            cut = len(stack) - arg.bit_count()
-            self._escape(stack[cut:])
-            stack[cut:] = [made]
-        elif op.startswith("STORE_") and (variable := self.names.variable(self.code, op, one.name)):
-            value = stack.pop()
-            if value is not None and self.names.functions.get(variable) != value.code:
-                self._escape([value])
-        elif op == "COPY":
-            if (value := stack[-arg]) is not None and value.kind in (Kind.GENERATOR, Kind.LOOP):
-                self._escape([value])  # from now on two may reach it
-                stack[-arg] = None
-            stack.append(stack[-arg])
-        elif op == "SWAP":
-            stack[-1], stack[-arg] = stack[-arg], stack[-1]
-        elif op == "POP_TOP":
-            value = stack.pop()
-            if value is not None and value.kind is Kind.LOOP:
-                effect.closes = value.code
-            elif value is not None and value.kind is Kind.GENERATOR:
-                self._escape([value])
-        elif op == "GET_ITER" and stack[-1] is not None and stack[-1].kind is Kind.GENERATOR:
-            stack[-1] = Known(Kind.LOOP, stack[-1].code)
-            effect.raises = effect.runs_escaped = False
-        elif op == "CALL":
-            cut = len(stack) - arg
-            first, second, arguments = stack[cut - 2], stack[cut - 1], stack[cut:]
-            callee = second if first == NULL else first
-            if first != NULL and not (first and first.kind is Kind.METHOD):
-                arguments = [second, *arguments]
-            del stack[cut - 2 :]
-            stack.append(self._call(callee, arguments, self._keywords(at), effect))
-        elif op == "CALL_FUNCTION_EX":
-            cut = len(stack) - 2 - (arg & 1)
-            callee, arguments = stack[cut], stack[cut + 1 :]
-            del stack[cut - 1 :]
-            reads = effect.runs_escaped and arguments[0] != TUPLE  # what `*` stands before is read by the call
-            stack.append(self._call(callee, arguments, ("*",), effect))
-            effect.runs_escaped |= reads
-        elif op == "RETURN_GENERATOR":
-            stack.append(None)
-        elif op not in ("PRECALL", "KW_NAMES"):  # it pops and pushes values of which nothing is known
-            new = pushed(one)
-            left = len(stack) + one.effect - new
-            self._escape(stack[left:])
-            stack[left:] = [TUPLE if op in ("BUILD_TUPLE", "LIST_TO_TUPLE") else None] * new
-
-    def _loaded(self, at: int, one: Instruction) -> Value:
-        if one.code is not None:
-            return Known(Kind.FUNCTION, one.code)  # what is made a function next
-        if one.op == "LOAD_CONST" and one.name.startswith("("):
-            return TUPLE
-        variable = self.names.variable(self.code, one.op, one.name)
-        if one.op == "LOAD_BUILD_CLASS":
-            return Known(Kind.BUILTIN, name="__build_class__")
-        if one.op in ("LOAD_NAME", "LOAD_CLASSDEREF") and not self.code.has_slots and self.code.number:
-            outer = self.names.variable(self.code, "LOAD_GLOBAL", one.name) if one.op == "LOAD_NAME" else variable
-            if outer in self.names.functions:
-                self.program.escaped.add(self.names.functions[outer])
+    def certain(self, instruction: Instruction) -> int | None:
+        """Return the one function that an instruction runs, and nothing else."""
+        if instruction.op != "CALL" or not self.plain:
             return None
-        if variable in self.names.functions:
-            return Known(Kind.FUNCTION, self.names.functions[variable])
-        if one.op in ("LOAD_GLOBAL", "LOAD_NAME") and self.names.is_builtin(one.name):
-            return Known(Kind.BUILTIN, name=one.name)
-        return None
+        number = self._functions.get(instruction.name, instruction.code)
+        return None if number in self._later else number
 
-    def _keywords(self, at: int) -> tuple[str, ...]:
-        """The names of a call's arguments, which an instruction before it has."""
-        before = [one for one in self.code.instructions[max(at - 2, 0) : at] if one.op == "KW_NAMES"]
-        return tuple(before[-1].name.split()) if before else ()
+    def given(self, instruction: Instruction) -> list[int]:
+        """Return the functions and generator expressions that a call alone may run."""
+        name = instruction.name
+        return instruction.given if name in _CONSUMERS - self._values and not self._bound[name] else []
 
-    def _call(self, callee: Value, arguments: list[Value], keywords: tuple[str, ...], effect: Effect) -> Value:
-        if callee is not None and callee.kind is Kind.FUNCTION:
-            self._escape(arguments)
-            effect.runs_escaped = False
-            if self.program.codes[callee.code].is_generator:
-                return Known(Kind.GENERATOR, callee.code)
-            if self.program.codes[callee.code].runs_later:
-                self._escape([callee])
-                return None
-            effect.calls = callee.code
-            return None
-        name = callee.name if callee is not None else ""
-        builtin = callee is not None and callee.kind is Kind.BUILTIN
-        method = callee is not None and callee.kind is Kind.METHOD and name not in self.names.stored_attributes
-        [first] = arguments if len(arguments) == 1 and not keywords else [None]
-        if first is not None and first.kind is Kind.GENERATOR and self._is_reader(name, builtin, method, first.code):
-            effect.reads, effect.stops_early, effect.runs_escaped = first.code, builtin and READERS[name], False
-            return None
-        if (builtin and name in KEYED) or (method and name == "sort" and self.names.plain):
-            key = dict(zip(reversed(keywords), reversed(arguments))).get("key")
-        else:
-            key = arguments[0] if builtin and name == "__build_class__" else None
-        if key is not None and key.kind is Kind.FUNCTION and not self.program.codes[key.code].runs_later:
-            effect.runs = frozenset({key.code})
-            self._escape([value for value in arguments if value is not key])
-            return None
-        self._escape(arguments)
-        quiet = (builtin and name in QUIET_BUILTINS) or (method and name in QUIET_METHODS)
-        if quiet and self.names.plain and keywords != ("*",):
-            effect.runs_escaped = False
-        return None
+    def opens(self, instruction: Instruction) -> bool:
+        """Say if an instruction may run what has escaped, any number of times."""
+        makes = instruction.op == "CALL" and instruction.code is not None
+        adds = instruction.op == "BINARY_OP" and instruction.name in ("+", "*", "/", "//", "%", "**")
+        return instruction.op in _ITERATE and not makes and not adds
 
-    def _is_reader(self, name: str, builtin: bool, method: bool, number: int) -> bool:
-        """Say if a callee reads its one argument, a generator, and does nothing else."""
-        code, plain = self.program.codes[number], self.names.plain
-        given = [code.before(at) for at, one in enumerate(code.instructions) if one.op == "YIELD_VALUE"]
-        pairs = all(last is not None and last.op == "BUILD_TUPLE" for last in given)
-        if name in ("dict", "update") and not pairs:
-            return False  # it would read what it is given too
-        return (builtin and name in READERS and (plain or name in ("list", "tuple"))) or (
-            method and plain and name in ("join", "extend", "update")
-        )
+    def raises(self, instruction: Instruction) -> bool:
+        """Say if an instruction may raise of its own."""
+        op, name = instruction.op, instruction.name
+        known = op == "LOAD_GLOBAL" and hasattr(builtins, name) and not self._bound[name]
+        return not self.plain or not (known or op in _NEVER_RAISE or "JUMP" in op)
+
+
+def _is_plain(instruction: Instruction) -> bool:
+    """Say if an instruction may stand in a plain program."""
+    op, name = instruction.op, instruction.name
+    reached = op in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") and name.lstrip("_") in sys.stdlib_module_names
+    if op == "IMPORT_NAME" or reached:
+        return name.split(".")[0] in _PLAIN_MODULES
+    makes_type = name == "type" and op.startswith("CALL") and (op, instruction.arg) != ("CALL", 1)
+    hidden = name.startswith("__") and name != "__name__"
+    return not (makes_type or hidden or name in _UNPLAIN_NAMES or name == UNPLACED or op in _UNPLAIN)
+
+
+def _functions(codes: list[Code]) -> Iterator[tuple[str, int]]:
+    """Yield the names in which a function is stored as soon as it is made."""
+    for code in codes:
+        own = code.instructions
+        targets = {instruction.target for instruction in own}
+        for place, (loads, makes, stores) in enumerate(zip(own, own[1:], own[2:])):
+            made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and place + 2 not in targets
+            if made and loads.code is not None and not hasattr(builtins, stores.name):
+                yield stores.name, loads.code

@@ -1,44 +1,99 @@
-"""The control flow of one program: every trace that its code allows, and perhaps more."""
+"""The control flow of one program: every trace that its code allows, and more.
+
+A stack of frames follows the events of CPython 3.11's `sys.settrace`:
+
+- LINE at an instruction: it has a line, and that is another than the last instruction's, or it stands before that one (and is no
+  SEND), or the frame has just begun.
+- CALL shows the line of the RESUME that is reached: a function's first, or a generator's after its `yield`. Making a generator fires
+  nothing; closing one fires CALL, EXCEPTION and RETURN, even where it never ran.
+- EXCEPTION fires once in each frame, at the line that raised; raising again fires none. Leaving a frame by an exception fires RETURN.
+- A loop or delegation fires EXCEPTION and goes on where what it reads ends with a StopIteration that was raised.
+
+(`Python/ceval.c` of 3.11: `maybe_call_line_trace`, `call_exc_trace`, `FOR_ITER`, `SEND`, `exception_unwind`.)
+"""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Set
+from enum import Enum
+from functools import cache
+from typing import Literal, NamedTuple
 
-from remedy.data_gen.execution import isolation, program
-from remedy.data_gen.execution.program import Event, Program, ProgramError
-from remedy.eval.control_flow.bytecode import Bytecode, Code, ControlFlowError, Instruction, read_bytecode
+from remedy.data_gen.execution.program import Event, Program
+from remedy.eval.control_flow.bytecode import NO_LINE, Instruction
 from remedy.eval.control_flow.effects import Effects
-from remedy.eval.control_flow.moves import Moves
-from remedy.eval.control_flow.names import Names
-from remedy.eval.control_flow.options import Step
-from remedy.eval.control_flow.walk import Exceptions, Walk
-from remedy.processes import ask
-from remedy.settings import ConfigError
+from remedy.eval.control_flow.reading import bytecode_of
 
-# Reading needs two modules of this package and nothing that is installed, so any interpreter can do it.
-_READ = """
-import json, sys, types
-paths = {"remedy": [], "remedy.data_gen": [], "remedy.data_gen.execution": [sys.argv[1]], "remedy.eval.control_flow": [sys.argv[2]]}
-for name, path in paths.items():
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = path
-from remedy.eval.control_flow.bytecode import ControlFlowError, read_bytecode
-from remedy.data_gen.execution.program import Program, ProgramError
-try:
-    reply = {"bytecode": read_bytecode(Program(**json.load(sys.stdin)))}
-except ControlFlowError as error:
-    reply = {"control_flow": str(error)}
-except ProgramError as error:
-    reply = {"program": [error.kind, str(error)]}
-json.dump(reply, sys.stdout)
-"""
+Exceptions = Literal["all", "caught"]
+
+
+class Step(NamedTuple):
+    """One frame's event and physical line, counted from 1; the end of the trace has neither."""
+
+    event: Event | None
+    line: int
+
+
+END = Step(None, 0)
+
+
+class Mode(Enum):
+    """State of a frame at an instruction."""
+
+    RUN = 0
+    """It is about to run it."""
+    CALLS = 1
+    """The instruction has called another frame."""
+    BACK = 2
+    """What it called has returned or yielded."""
+    FAILED = 3
+    """What it called has raised."""
+    UNWIND = 4
+    """It raised, and that was shown."""
+    THROWN = 5
+    """It is given an exception while it waits."""
+
+    __hash__ = object.__hash__
+
+
+class Point(NamedTuple):
+    """Instruction that a frame is at, and how."""
+
+    code: int
+    position: int
+    mode: Mode = Mode.RUN
+
+
+OUTSIDE = Point(0, 0)
+"""What calls the entry."""
+
+
+class Option(NamedTuple):
+    """One event that may come next."""
+
+    step: Step
+    frame: Point | None = None
+    """What runs then; None: this frame is left."""
+    caller: Point | None = None
+    """This frame as it waits, if it has called another."""
+    raises: bool = False
+    """Whether it is left by an exception."""
+    caught: bool = True
+    """Whether, if an exception is raised, it may end in this frame."""
+
+
+class Stack(NamedTuple):
+    """Frames that have called one another. Points of one that agree with the trace are kept, whatever those of the others are."""
+
+    top: frozenset[Point]
+    below: Stack | None = None
+    stops: bool = False
+    """Whether an exception that leaves the top may end below it."""
 
 
 class ControlFlow:
-    """Says of a program which event, at which line, can follow the frames of a trace so far.
+    """Says of a program which event, at which line, can follow the frames of a trace so far. Nothing of the program is run.
 
     It holds for traces that the tracer makes under CPython 3.11, all calls shown. What is not modelled may do anything. Not allowed
     are only RecursionError and MemoryError where nothing else is raised, what a program does to names that it puts together at run
@@ -53,61 +108,221 @@ class ControlFlow:
     """
 
     def __init__(self, program: Program, python: str | None = None) -> None:
-        bytecode = _bytecode_of(program, python)
-        self.program = program
-        self.entry = bytecode.codes[bytecode.entry]
-        """The code of the marked function."""
-        self.moves = Moves(bytecode, Effects(bytecode, Names(bytecode)))
+        bytecode = bytecode_of(program, python)
+        self.program, self.codes = program, bytecode.codes
+        self.entry, self.effects = bytecode.entry, Effects(bytecode)
+        self.called, self.closed = defaultdict[Step, set[Point]](set), defaultdict[Step, set[Point]](set)
+        """What anything unknown may call, and generators that may be closed at any moment, when the last name of them goes."""
+        for step, point in (entry for number in self.effects.escaped for entry in self.entries(number)):
+            self.called[step].add(point)
+            if point.mode is Mode.THROWN:
+                self.closed[step].add(point)
+        self.successors = cache(lambda point: Successors(self, point))
+        self.catches = cache(self._catches)
         self._lines = program.physical_lines()
 
     def start(self, exceptions: Exceptions = "all") -> Walk:
-        """Before the first frame, which is the entry's CALL.
+        """Return the walk before the first frame, which is the entry's CALL.
 
         `exceptions`: `all` may be raised wherever they cannot be excluded. `caught` holds for programs whose entry returns: one is
         raised where something may catch it, or where nothing else can come.
         """
-        return Walk.start(self.moves, self.entry.number, exceptions)
+        return Walk(self, Stack(frozenset({OUTSIDE})), exceptions)
 
     def source(self, step: Step) -> str:
-        """The line of a step as a frame shows it; empty at the end."""
+        """Return the line of a step as a frame shows it; empty at the end."""
         return self._lines[step.line - 1] if step.event is not None else ""
 
-    def candidates(self, walk: Walk) -> dict[tuple[Event | None, str], set[Step]]:
-        """Return what may come next as frames show it: lines with the same text are not told apart."""
-        found: dict[tuple[Event | None, str], set[Step]] = {}
-        for step in walk.allowed():
-            found.setdefault((step.event, self.source(step)), set()).add(step)
-        return found
+    def call(self, number: int) -> tuple[Step, Point]:
+        """Return how a call of a code object begins."""
+        code = self.codes[number]
+        return Step(Event.CALL, code.instructions[code.start].line), Point(number, code.start)
 
-    def advance(self, walk: Walk, event: Event | None, source: str) -> Walk | None:
-        """After a frame as it shows itself; None if the program does not allow it there."""
-        steps = self.candidates(walk).get((event, source))
-        return None if steps is None else walk.advance(steps)
+    def entries(self, number: int) -> Iterator[tuple[Step, Point]]:
+        """Yield where a call of a code object begins, or a generator goes on or is given an exception."""
+        yield self.call(number)
+        instructions = self.codes[number].instructions
+        for index, instruction in enumerate(instructions):
+            step = Step(Event.CALL, instruction.line)
+            if instruction.op in ("YIELD_VALUE", "RETURN_GENERATOR"):
+                yield step, Point(number, index, Mode.THROWN)
+            if instruction.op == "YIELD_VALUE":
+                yield step, Point(number, index + 1)
+            # An exception thrown into a generator that delegates may end in the other, which then has returned.
+            if instruction.op == "JUMP_BACKWARD_NO_INTERRUPT" and instruction.target is not None:
+                step = Step(Event.CALL, instructions[index - 2].line)
+                yield step, Point(number, instruction.target, Mode.BACK)
+
+    def stops(self, caller: Point) -> bool:
+        """Say if an exception of what a frame called may end in it, or in what is no code of the program."""
+        if caller.mode is not Mode.CALLS or not caller.code:
+            return caller.code > 0
+        instruction = self.codes[caller.code].instructions[caller.position]
+        unknown = self.effects.certain(instruction) is None and self.effects.may_swallow
+        return unknown or self.catches(caller.code, instruction.handler)
+
+    def _catches(self, number: int, handler: int | None) -> bool:
+        """Say if an exception may end in a frame whose handler is given it."""
+        code, seen, ahead = self.codes[number], set[int](), [handler]
+        for index in ahead:
+            if index is not None and index not in seen:
+                seen.add(index)
+                instruction = code.instructions[index]
+                if instruction.op in ("RETURN_VALUE", "YIELD_VALUE"):
+                    return True
+                ahead += (code.following(index), instruction.target, instruction.handler)
+        return False
 
 
-def _bytecode_of(one: Program, python: str | None) -> Bytecode:
-    """A program's bytecode, as the interpreter `python` compiles it (None: ours), which may be another than runs here."""
-    interpreter = isolation.find_interpreter(python).path
-    if interpreter == sys.executable:
-        return read_bytecode(one)
-    folders = [str(Path(module).resolve().parent) for module in (program.__file__, __file__)]
-    asked = json.dumps({"code": one.code, "name": one.name})
-    try:
-        reply = json.loads(ask(interpreter, _READ, *folders, given=asked))
-    except ConfigError as error:
-        raise ControlFlowError(f"{one.name}: its bytecode could not be read: {error}") from None
-    if "bytecode" not in reply:
-        if "program" in reply:
-            raise ProgramError(*reply["program"])
-        raise ControlFlowError(f"tracer.python: {reply['control_flow']}")
-    codes, entry = reply["bytecode"]
-    return Bytecode([_code(code) for code in codes], entry)
+class Successors:
+    """Events that may come next at a point of a frame, behind all instructions that show nothing."""
+
+    def __init__(self, flow: ControlFlow, point: Point) -> None:
+        self.flow, self.effects = flow, flow.effects
+        self.number, self.code = point.code, flow.codes[point.code]
+        self.options: list[Option] = []
+        self.callers: set[Point] = set()
+        """This frame as it waits for what it may call of all that has escaped."""
+        if point == OUTSIDE:
+            self.options.append(Option(*flow.call(flow.entry), OUTSIDE._replace(mode=Mode.CALLS)))
+        elif not point.code:
+            end = Option(END, OUTSIDE._replace(mode=Mode.UNWIND))
+            self.options += [end] if point.mode is not Mode.UNWIND else []
+        else:
+            seen, self._ahead = set[int](), list[int]()
+            self._run(point.position, point.mode)
+            for index in self._ahead:
+                if index not in seen:
+                    seen.add(index)
+                    self._run(index, Mode.RUN)
+
+    def _run(self, index: int, mode: Mode) -> None:
+        instruction = self.code.instructions[index]
+        certain = self.effects.certain(instruction)
+        waits = Point(self.number, index, Mode.CALLS)
+        if mode is Mode.UNWIND:
+            self._unwind(index, instruction)
+            if instruction.op in ("FOR_ITER", "SEND"):
+                self._go(index, instruction.target)
+            return
+        if mode in (Mode.THROWN, Mode.FAILED):
+            self._raise(index, instruction, caught=mode is Mode.THROWN)
+            if mode is Mode.THROWN or certain is not None or not self.effects.may_swallow:
+                return
+        elif self.effects.raises(instruction) and (certain is None or mode is Mode.RUN):
+            self._raise(index, instruction)
+        if certain is not None and mode is Mode.RUN:
+            self.options.append(Option(*self.flow.call(certain), waits))
+            return
+        if certain is None:
+            given = self.effects.given(instruction)
+            for step, frame in (entry for number in given for entry in self.flow.entries(number)):
+                closes = frame.mode is Mode.THROWN  # which raises nothing here
+                self.options.append(Option(step, frame, waits._replace(mode=Mode.BACK) if closes else waits))
+            if self.effects.opens(instruction):
+                self.callers.add(waits)
+        self._finish(index, instruction)
+
+    def _finish(self, index: int, instruction: Instruction) -> None:
+        """Add what may come after all that an instruction calls."""
+        if instruction.op in ("RETURN_VALUE", "YIELD_VALUE"):
+            self._leave(instruction.line, raises=False)
+        elif instruction.op == "RAISE_VARARGS":
+            if instruction.arg == 0:
+                self._unwind(index, instruction)  # what is being handled is raised again
+            self._raise(index, instruction)
+        elif instruction.op == "RERAISE" and instruction.handler is None:
+            self._leave(NO_LINE, raises=True)  # here, or as if where it was raised first
+        elif instruction.op == "RERAISE":
+            self._go(self.code.start, instruction.handler)
+            self._ahead.append(instruction.handler or 0)
+        else:
+            if instruction.op == "END_ASYNC_FOR":
+                self._unwind(index, instruction)
+            self._go(index, instruction.target)
+            self._go(index, self.code.following(index))
+
+    def _unwind(self, index: int, instruction: Instruction) -> None:
+        """Let an exception that was shown leave an instruction."""
+        if instruction.handler is None:
+            self._leave(instruction.line, raises=True)
+        self._go(index, instruction.handler)
+
+    def _go(self, before: int, index: int | None) -> None:
+        if index is not None and self.code.shows(before, index):
+            line = self.code.instructions[index].line
+            self.options.append(Option(Step(Event.LINE, line), Point(self.number, index)))
+        elif index is not None:
+            self._ahead.append(index)
+
+    def _raise(self, index: int, instruction: Instruction, caught: bool = False) -> None:
+        reads = instruction.op in ("FOR_ITER", "SEND") and (self.effects.may_swallow or bool(self.effects.escaped))
+        caught = caught or reads or self.flow.catches(self.number, instruction.handler)
+        unwinds = Point(self.number, index, Mode.UNWIND)
+        lines = self._lines(instruction.line)
+        self.options += [Option(Step(Event.EXCEPTION, line), unwinds, caught=caught) for line in lines]
+
+    def _leave(self, line: int, raises: bool) -> None:
+        self.options += [Option(Step(Event.RETURN, shown), raises=raises) for shown in self._lines(line)]
+
+    def _lines(self, line: int) -> Iterable[int]:
+        """Return the lines that an instruction may show: without one of its own, any."""
+        return {other.line for other in self.code.instructions} - {NO_LINE} if line == NO_LINE else (line,)
 
 
-def _code(fields: list[Any]) -> Code:
-    code = Code._make(map(_tuple, fields))
-    return code._replace(instructions=[Instruction._make(one) for one in code.instructions])
+class Walk:
+    """All stacks that agree with the frames read so far; it says what may follow. It does not change: `advance` gives another."""
 
+    def __init__(self, flow: ControlFlow, stack: Stack, exceptions: Exceptions) -> None:
+        self.flow, self._stack, self._exceptions = flow, stack, exceptions
+        successors = [flow.successors(point) for point in stack.top]
+        self._options = [option for one in successors for option in one.options]
+        if exceptions == "caught" and not stack.stops:
+            caught = [option for option in self._options if option.caught]
+            self._options, self._exceptions = (caught, exceptions) if caught else (self._options, "all")
+        callers = frozenset(caller for one in successors for caller in one.callers)
+        calls = ((callers if flow.effects.plain else stack.top, flow.called), (stack.top, flow.closed))
+        self._calls = calls if stack.below is not None else ()
+        """Frames as they wait, and what each of them may call; one that calls nothing itself goes on as if nothing had been."""
 
-def _tuple(field: Any) -> Any:
-    return tuple(field) if isinstance(field, list) else field
+    def allowed(self) -> frozenset[Step]:
+        """Return every event and line that can come next.
+
+        With exceptions `caught` those are left out that no handler and nothing unknown can catch, until nothing else is left.
+        """
+        known = frozenset(option.step for option in self._options)
+        return known.union(*(called for callers, called in self._calls if callers))
+
+    def advance(self, steps: Set[Step]) -> Walk | None:
+        """Return the walk after a frame that is one of some steps of one event; None if none is allowed."""
+        chosen = [option for option in self._options if option.step in steps]
+        top = {option.frame for option in chosen if option.frame is not None}
+        callers = {option.caller for option in chosen if option.caller is not None}
+        for waiting, called in self._calls:
+            for step in called.keys() & steps if waiting else ():
+                top |= called[step]
+                callers |= waiting
+        stack = self._stack
+        if callers:
+            stops = stack.stops or any(map(self.flow.stops, callers))
+            return self._with(Stack(frozenset(top), stack._replace(top=frozenset(callers)), stops))
+        if top:
+            return self._with(stack._replace(top=frozenset(top)))
+        if not chosen or stack.below is None:
+            return None
+        modes = {Mode.FAILED if option.raises else Mode.BACK for option in chosen}
+        back = {
+            point._replace(mode=mode) if point.mode is Mode.CALLS else point
+            for point in stack.below.top
+            for mode in modes
+        }
+        return self._with(stack.below._replace(top=frozenset(back)))
+
+    def after(self, event: Event | None, source: str) -> Walk | None:
+        """Return the walk after a frame as it shows itself: lines with one text are not told apart. None if it is not allowed."""
+        return self.advance(
+            {step for step in self.allowed() if (step.event, self.flow.source(step)) == (event, source)}
+        )
+
+    def _with(self, stack: Stack) -> Walk:
+        return Walk(self.flow, stack, self._exceptions)

@@ -98,6 +98,10 @@ class TraceGrammar:
             after = walk.advance(walk.allowed())
             assert after is not None
             walk = after
+        return self.at(walk)
+
+    def at(self, walk: Walk) -> TokenWalk:
+        """Return where the next frame begins."""
         return TokenWalk(self, walk, self.frames(walk.allowed()))
 
     def _frames(self, allowed: frozenset[Step]) -> Trie:
@@ -136,23 +140,9 @@ class TokenWalk:
         return Allowed(frozenset(self.node.next)) if closing is None else Allowed(frozenset({closing}), text=True)
 
     def after(self, token: int) -> TokenWalk | None:
-        node = self._following(token)
+        node = self.node.next.get(token) or self.node.next.get(~token)
         if node is None:
             text = self.node.closing is not None and not self.grammar.tokenizer.is_special(token)
             return self if text else None
-        if not node.steps or not self._event(node):
-            return TokenWalk(self.grammar, self.walk, node)
         walk = self.walk.advance(node.steps)
-        assert walk is not None
-        return TokenWalk(self.grammar, walk, self.grammar.frames(walk.allowed()))
-
-    def _following(self, token: int) -> Trie | None:
-        """After a token that is no text."""
-        return self.node.next.get(token) or self.node.next.get(~token)
-
-    @staticmethod
-    def _event(node: Trie) -> Event | None:
-        """The event of a frame that has one already; None at the end of the trace."""
-        while not node.steps:
-            node = next(iter(node.next.values()))
-        return next(iter(node.steps)).event
+        return TokenWalk(self.grammar, self.walk, node) if walk is None else self.grammar.at(walk)

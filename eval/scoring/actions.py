@@ -32,7 +32,7 @@ def wrong_action(decoded: Decoded, place: int, written: ReadFrame | None) -> Wro
     number = true[place].number if place < len(true) else len(traced)
     walk = flow.start(exceptions_of(example))
     for frame in traced[:number]:
-        after = flow.advance(walk, frame.event, frame.source)
+        after = walk.after(frame.event, frame.source)
         if after is None:  # calls were stepped over when it was traced
             return None
         walk = after

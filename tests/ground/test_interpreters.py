@@ -42,7 +42,7 @@ STARTS = {
     "data_gen/execution/walls.py Walls._problem: os.fork()",
     "data_gen/execution/isolation.py find_interpreter: sys.executable",
     "data_gen/execution/walls.py readable: sys.executable",
-    "eval/control_flow/flow.py _bytecode_of: sys.executable",
+    "eval/control_flow/reading.py bytecode_of: sys.executable",
 }
 """Each place that starts a process, or names the interpreter: where, by which call, and what makes the command."""
 CALLS = {

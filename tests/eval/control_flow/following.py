@@ -46,15 +46,15 @@ def follow(found: Trace, exceptions: Exceptions = "all", most: int = 500, into: 
     walk = flow.start(exceptions)
     counted.traces += 1
     for number, frame in enumerate([*found.frames, None][:most]):
-        candidates = flow.candidates(walk)
+        candidates = {(step.event, flow.source(step)) for step in walk.allowed()}
         true = END if frame is None else Step(frame.event, frame.line)
         where = f"{found.program.name}, frame {number}: {frame}\n{found.program.code}"
-        assert true in walk.allowed(), f"the program allows {set(candidates)}: {where}"
+        assert true in walk.allowed(), f"the program allows {candidates}: {where}"
         if number:
             counted.frames += 1
             counted.most = max(counted.most, len(candidates))
             counted.ambiguous += len(candidates) > 1
-        after = walk.advance(candidates[true.event, "" if frame is None else frame.source])
+        after = walk.after(true.event, "" if frame is None else frame.source)
         assert after is not None, where
         walk = after
     return counted

@@ -24,10 +24,11 @@ def program(body: str, before: str = "") -> Program:
 def walked(flow: ControlFlow, *steps: Step, exceptions: Exceptions = "caught") -> Walk:
     """After the entry's call and these frames."""
     walk: Walk | None = flow.start(exceptions)
-    for step in (Step(CALL, flow.entry.first_line), *steps):
+    assert walk is not None
+    for step in (*walk.allowed(), *steps):
         assert walk is not None
         assert step in walk.allowed()
-        walk = walk.advance([step])
+        walk = walk.advance({step})
     assert walk is not None
     return walk
 
@@ -63,11 +64,11 @@ def test_what_may_follow(body: str, before: str, allowed: str) -> None:
 def test_lines_with_one_text_are_kept_apart_until_what_follows_tells() -> None:
     flow = ControlFlow(program("x = 1\nif x:\n    x += 1\n    y = 2\nelse:\n    x += 1\n    z = 3"))
     walk = walked(flow, *steps("l2 l3"))
-    assert flow.candidates(walk) == {(LINE, "        x += 1\n"): {Step(LINE, 4), Step(LINE, 7)}}
-    after = flow.advance(walk, LINE, "        x += 1\n")
+    assert walk.allowed() == {Step(LINE, 4), Step(LINE, 7)}
+    after = walk.after(LINE, "        x += 1\n")
     assert after is not None
     assert after.allowed() == {Step(LINE, 5), Step(LINE, 8)}
-    assert flow.advance(walk, LINE, "    x = 1\n") is None
+    assert walk.after(LINE, "    x = 1\n") is None
     assert walk.allowed() == {Step(LINE, 4), Step(LINE, 7)}
 
 
@@ -116,7 +117,7 @@ def test_it_is_read_by_the_interpreter_that_runs_programs(tmp_path: Path) -> Non
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
     other = ControlFlow(one, python=str(link))
-    assert other.moves.codes == mine.moves.codes
+    assert other.codes == mine.codes
     with pytest.raises(ProgramError, match="does not compile"):
         ControlFlow(Program("def main(:  # << START_OF_TRACE\n"), python=str(link))
 

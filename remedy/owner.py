@@ -1,7 +1,7 @@
-"""One owner a folder: a process that writes into a folder holds it, and a second one is refused with who that is.
+"""Locks on folders, so that one process alone writes into each.
 
-The lock is the system's (`flock` on a file in the folder), so that it ends with its process, however that ends. On NFS it holds between
-machines too.
+A lock is the system's (`flock` on a file there): it ends with its process, however that ends, and on NFS holds between
+machines.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _held: set[int] = set()
 
 @contextlib.contextmanager
 def owned(folder: Path, part: str = "") -> Iterator[None]:
-    """Hold a folder, which is made if there is none, as the only process that writes into it. `part`: of work that several processes
-    do in one folder, which part; each is held for itself.
+    """Hold a folder, or a `part` of the work in it, as the only process that writes it.
 
     Raises:
         UserError: another process holds it, or its file system has no locks.
@@ -37,29 +36,29 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
     with writing(folder):
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        number = _locked(path)
-    _held.add(number)
-    process = os.getpid()
+        descriptor = _locked(path)
+    _held.add(descriptor)
+    owner = os.getpid()
     try:
         yield
     finally:
-        if os.getpid() == process:  # a fork of it that ends owns nothing
+        if os.getpid() == owner:  # a fork that leaves this block owns nothing
             path.unlink(missing_ok=True)
-            _held.discard(number)
-            os.close(number)
+            _held.discard(descriptor)
+            os.close(descriptor)
             if made:
-                with contextlib.suppress(OSError):  # something was written
+                with contextlib.suppress(OSError):  # not empty: something was written
                     folder.rmdir()
 
 
 def _locked(path: Path) -> int:
-    """A descriptor of the file, locked, with this process's name in it."""
-    number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    """Open and lock the file, write this process's name into it, and return the descriptor."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        holder = os.read(number, 1000).decode(errors="replace") or "another process"
-        os.close(number)
+        holder = os.read(descriptor, 1000).decode(errors="replace") or "another process"
+        os.close(descriptor)
         if not isinstance(error, BlockingIOError):
             path.unlink()
             raise UserError(
@@ -69,19 +68,19 @@ def _locked(path: Path) -> int:
         raise UserError(
             f"{path.parent}: {holder} is writing there: wait until it ends, or end it, or choose another folder"
         ) from None
-    if not (path.exists() and os.path.samestat(os.stat(path), os.fstat(number))):
-        os.close(number)  # its owner ended, and took the file away, between the two calls
+    if not (path.exists() and os.path.samestat(os.stat(path), os.fstat(descriptor))):
+        os.close(descriptor)  # its owner removed the file between open and flock
         return _locked(path)
-    os.ftruncate(number, 0)
-    words = cut(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), 200)
-    os.write(number, f"process {os.getpid()} on {socket.gethostname()} ({words})".encode(errors="replace"))
-    return number
+    os.ftruncate(descriptor, 0)
+    command = cut(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), 200)
+    os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()} ({command})".encode(errors="replace"))
+    return descriptor
 
 
-def _let_go() -> None:
-    """A fork holds nothing: else it would keep the folder of a parent that was killed."""
+def _release_in_fork() -> None:
+    # A lock lasts while any fork has its descriptor open: a child would keep the folder of a killed parent.
     while _held:
         os.close(_held.pop())
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release_in_fork)

@@ -136,7 +136,7 @@ def row(item: Verdict) -> list[str]:
     ]
     return [
         named,
-        "fed" if item.word is None else str(item.word) if item.found.repeated else "",
+        "fed" if item.word is None else str(item.word) if item.found.of_recipes else "",
         str(item.of_runs),
         *sides,
         f"{100 * item.found.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})",

@@ -13,7 +13,7 @@ import pandas as pd
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import LabelValue, answered, with_changed
 from remedy.eval.records.summary import ConditionSummary, counts
-from remedy.eval.stats import Difference, Repeated, compare, over_seeds
+from remedy.eval.stats import Difference, RecipeRate, compare, over_seeds
 from remedy.eval.stats.clusters import Floats
 from remedy.eval.tables.sections import Rows, in_order, mean_of, named, points_of, telling, text, tidied, title, varying
 
@@ -36,7 +36,7 @@ class Group:
         return self.runs[0]["right"] is not None
 
     @cached_property
-    def rates(self) -> Repeated:
+    def rates(self) -> RecipeRate:
         """The runs' rates of right answers on the programs that all of them have."""
         return over_seeds(*outcomes_of(answered(self.records), "right"))
 

@@ -15,7 +15,7 @@ from remedy.eval.report.groups import PAIRED, against_rule, outcomes_of
 from remedy.eval.stats import (
     Difference,
     Evidence,
-    Repeated,
+    RecipeRate,
     VerdictWord,
     compare,
     levels,
@@ -45,8 +45,8 @@ class Verdict(NamedTuple):
 
     comparison: Comparison
     found: Difference
-    baseline: Repeated
-    treatment: Repeated
+    baseline: RecipeRate
+    treatment: RecipeRate
     evidence: Evidence
     level: float = ALONE
     token_ratio: float = math.nan
@@ -156,7 +156,7 @@ def _rates(
     after: pd.DataFrame,
     untrained: Collection[str],
     without: float | None,
-) -> tuple[Difference, Repeated, Repeated, Evidence]:
+) -> tuple[Difference, RecipeRate, RecipeRate, Evidence]:
     where, (share, count) = comparison.where, FRAMES.get(comparison.metric, ("right", ""))
     if count and (pd.concat([before, after]).groupby("pair")[count].nunique() > 1).any():
         raise ConfigError(
@@ -170,7 +170,7 @@ def _rates(
     if solved_at is None:
         raise ConfigError(f"{where}: solved_at: no guess is known for these programs: give a share")
     baseline, treatment = (over_seeds(side, clusters, solved_at) for side in (first, second))
-    if comparison.asks and not difference.repeated:
+    if comparison.asks and not difference.of_recipes:
         raise ConfigError(f"{where}: asks does nothing: a side has one seed, so that nothing is asked of recipes")
     try:
         return difference, baseline, treatment, weigh(difference, baseline, treatment, comparison.asks)

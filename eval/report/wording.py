@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from remedy.eval.report.verdicts import ALONE, Verdict
-from remedy.eval.stats import BAR, Question, Repeated, VerdictWord
+from remedy.eval.stats import BAR, Question, RecipeRate, VerdictWord
 from remedy.eval.stats.exact import most_failing
 from remedy.eval.stats.power import decidable, seeds_for_fixed
 from remedy.eval.tables.sections import WITHOUT, Rows, interval, places, points_of
@@ -88,7 +88,7 @@ def confidence(item: Verdict) -> str:
 def scope(item: Verdict) -> str:
     """The runs that a verdict speaks of: `4 seeds each`, `3 seeds against a model as it is`, `one run each, not for other seeds`."""
     before, after = item.found.seeds
-    if not item.found.repeated:
+    if not item.found.of_recipes:
         runs = "one run each" if before == after == 1 else f"{plural(after, 'run')} against {before}"
         return f"{runs}, not for other seeds"
     if item.found.same_runs:
@@ -105,7 +105,7 @@ def like_these(item: Verdict) -> str:
     """The part of a word on recipes that no seed has shown; empty where nothing is decided, or the word bounds it itself."""
     good = item.word is VerdictWord.AS_GOOD
     if (
-        not item.found.repeated
+        not item.found.of_recipes
         or item.word in (None, VerdictWord.INCONCLUSIVE)
         or (good and item.evidence.asked == "solved")
     ):
@@ -142,7 +142,7 @@ def _signed(item: Verdict) -> str:
     return f"{100 * low:+.0f} to {100 * high:+.0f}"
 
 
-def _mean(side: Repeated) -> str:
+def _mean(side: RecipeRate) -> str:
     mean, low, high = side.estimate[:3]
     return f"{100 * mean:.{places(low, high)}f} %"
 
@@ -161,7 +161,7 @@ def verdict_cell(item: Verdict) -> str:
     """The word, and in small print the runs that it speaks of, what no seed has shown, what was not planned, the word of these runs
     where nothing is said of their recipes, a floor or a ceiling of both sides, and whether their budgets differ."""
     of_runs = both = ""
-    undecided = item.word is VerdictWord.INCONCLUSIVE and item.found.repeated
+    undecided = item.word is VerdictWord.INCONCLUSIVE and item.found.of_recipes
     if undecided and item.of_runs is not VerdictWord.INCONCLUSIVE:
         low, high = item.found.interval_of_runs(item.level)
         of_runs = f"in these runs {item.of_runs} ({100 * low:+.1f} to {100 * high:+.1f})"
@@ -216,8 +216,8 @@ def evidence_row(item: Verdict) -> list[str]:
     moved = f"{found.gained:.0f} gained, {found.lost:.0f} lost" if item.comparison.metric == "answer" else ""
     return [
         item.comparison.mitigation,
-        _lines(*tests) if asked or not found.repeated else "",
-        *(solved_of(side) if found.repeated else "" for side in (item.baseline, item.treatment)),
+        _lines(*tests) if asked or not found.of_recipes else "",
+        *(solved_of(side) if found.of_recipes else "" for side in (item.baseline, item.treatment)),
         _lines(f"{100 * share:.0f} %", name, points_of(item.above)) if item.above else "",
         _lines(drawn(item) if item.programs else "", moved),
         bounds(item),
@@ -225,7 +225,7 @@ def evidence_row(item: Verdict) -> list[str]:
     ]
 
 
-def solved_of(side: Repeated) -> str:
+def solved_of(side: RecipeRate) -> str:
     """The trainings that solve the task, and the share of all trainings that would: `3 of 4`, `19 to 99 % of all`."""
     at = "" if side.solved_at == BAR else f" (at {100 * side.solved_at:.0f} %)"
     if not side.reachable:
@@ -245,9 +245,9 @@ def bounds(item: Verdict) -> str:
             return f"could show {seen}" + ("" if seen.startswith("nothing") or "power" in seen else " (power 80 %)")
         case VerdictWord.AS_GOOD:
             return f"loses less than {100 * about.margin:g} points"
-        case VerdictWord.WORSE if not found.repeated and item.interval[0] > -about.margin:
+        case VerdictWord.WORSE if not found.of_recipes and item.interval[0] > -about.margin:
             return f"by less than {100 * about.margin:g} points"
-        case VerdictWord.HELPED | VerdictWord.FIXED if found.repeated:
+        case VerdictWord.HELPED | VerdictWord.FIXED if found.of_recipes:
             count, needed = len(item.treatment.runs), seeds_for_fixed(item.level)
             solves = item.treatment.solved == count and about.solved_at != "above chance"
             fewer = item.word is VerdictWord.HELPED and solves and count < needed

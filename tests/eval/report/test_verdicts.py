@@ -53,7 +53,7 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     variants = {f"{name}-{seed}": name for name in "ab" for seed in range(6)}
     _, records = together(*parts, variants=variants)
     found = decided(records, "a", "b")
-    assert (found.found.seeds, found.found.repeated, found.word) == ((6, 6), True, VerdictWord.FIXED)
+    assert (found.found.seeds, found.found.of_recipes, found.word) == ((6, 6), True, VerdictWord.FIXED)
     like_these = "in trainings like these (up to {} % of all may do what none of {} did)".format
     assert verdict_cell(found) == f"Fixed\n6 seeds each\n{like_these(39, 6)}"
     assert headline([found])[1].endswith(f", 6 seeds each, {like_these(39, 6)}.")

@@ -16,7 +16,7 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.records.schema import COMMON
 from remedy.eval.report.comparison import Side, one_primary
-from remedy.eval.report.planned import SELECTION, SelectionRecord, Tried
+from remedy.eval.report.planned import SELECTION, SelectionRecord, Trial
 from remedy.files import file_name
 from remedy.launch.experiment import (
     SEEDS,
@@ -177,7 +177,7 @@ def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
     for name, group in config.groups.items():
         if (select := group.select) is None:
             continue
-        variants: dict[str, list[Tried]] = {}
+        variants: dict[str, list[Trial]] = {}
         for variant in dict.fromkeys(trial.variant for trial in trials if trial.group == name):
             mine = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
             variants[variant] = judged(select, mine, f"{name}, {variant}")
@@ -187,7 +187,7 @@ def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
     return choices
 
 
-def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Tried]:
+def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
     """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
 
     A setting under which any seed's loss became NaN or infinite is not chosen.
@@ -195,7 +195,7 @@ def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Tried]:
     Raises:
         UserError: there is none without.
     """
-    tried: list[Tried] = []
+    tried: list[Trial] = []
     ranks: list[tuple[float, float]] = []
     for values in select.points():
         found = [_validation(trial) for trial in trials if trial.chosen == values]

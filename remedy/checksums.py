@@ -1,7 +1,6 @@
 """Files that detect damage: JSON with a digest inside, Parquet with page checksums.
 
-Other programs can read them. Each also holds its name, and a table its owner. `cure`: what a user should do about
-damage.
+Each holds its name, and a table its owner. `cure`: what a user should do about damage.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ class DamagedFile(UserError):
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an object with a digest of it and of the file's name, atomically."""
+    """Write an object, a digest of it and of the file's name, atomically."""
     text = json.dumps({**content, KEY: _json_digest(path, content)}, indent=1)
     write_text(path, text)
 
 
 def read_json(path: Path, cure: str, form: Any = dict[str, Any]) -> dict[str, Any]:
-    """Read an object that `write_json` wrote, of the type `form`, without its digest.
+    """Read an object of the type `form` that `write_json` wrote.
 
     Raises:
         DamagedFile: with the `cure`.
@@ -71,11 +70,11 @@ def read_table(
 ) -> pa.Table:
     """Read a table that `write_table` wrote under this name, and check its pages.
 
-    `columns`: [] reads the footer alone. `check`: raises a ValueError for a footer that forbids reading on; with it,
-    texts stay dictionaries, no larger in memory than the footer says.
+    `columns`: [] reads the footer alone. `check`: refuses a footer by a ValueError; with it, texts stay dictionaries,
+    no larger than the footer says.
 
     Raises:
-        DamagedFile: with the `cure`; also for the file of another owner.
+        DamagedFile: with the `cure`; also for another owner's file.
     """
     with damage_named(path, cure):
         metadata = pq.read_metadata(readable(path))  # first and alone: a damaged file may claim gigabytes
@@ -109,7 +108,7 @@ def check_columns(schema: pa.Schema, wanted: Mapping[str, str], others: str = ".
 
 
 def foreign_table(folder: Path, owner: str) -> Path | None:
-    """Find a table in a folder that belongs to something else than `owner`."""
+    """Find a table in a folder that `owner` does not own."""
     for path in sorted(folder.glob("*.parquet")):
         with contextlib.suppress(pa.ArrowException, OSError, ValueError):  # an unreadable table belongs to nobody
             if (pq.read_schema(readable(path)).metadata or {}).get(_OWNER) != owner.encode():

@@ -1,4 +1,4 @@
-"""Atomic writing of files, and bounded reading of files that a stranger may have made."""
+"""Atomic writing, and bounded reading of files that strangers may have made."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
     """Return the text of a `readable` file.
 
     Raises:
-        OSError: as `readable`, or it cannot be opened.
+        OSError: as `readable`.
         UnicodeDecodeError: it is no text in this encoding.
     """
     with readable(path, most_bytes).open(encoding=encoding) as file:
@@ -72,7 +72,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Let `write` make the file under a hidden name, then move it into place.
 
     Raises:
-        OSError: it cannot be written, and names `path`; an earlier file stays.
+        OSError: about `path`; an earlier file stays.
     """
     # Host and process tell `clear_partials` whose it was.
     partial = path.with_name(f".{path.name[:40]}.{_HOST}.{os.getpid()}.partial")
@@ -93,7 +93,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise OSErrors of the block as errors about `path`, not about a hidden file."""
+    """Raise the block's OSErrors as errors about `path`, not a hidden file."""
     try:
         yield
     except OSError as error:
@@ -103,7 +103,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def clear_partials(folder: Path) -> None:
-    """Remove the partial files that dead processes of this machine left in a folder."""
+    """Remove partial files of this machine's dead processes."""
     for path in folder.glob(".*.partial"):
         host, process = path.name.split(".")[-3:-1]
         if host == _HOST and not psutil.pid_exists(int(process)):

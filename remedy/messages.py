@@ -1,4 +1,4 @@
-"""Values and names as messages repeat them: short, and on one line."""
+"""Values and names as messages repeat them: short, on one line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _repr.maxstring = _repr.maxother = _repr.maxlong = MOST
 
 
 def install(extra: str) -> str:
-    """Say how to install an optional part of this package, which is on no index."""
+    """Say how to install an optional part of this package."""
     return f"run pip install -e '.[{extra}]' in your clone of cwm-remedy"
 
 
@@ -44,7 +44,7 @@ def cut(text: str, most: int = MOST) -> str:
 def escaped(text: str, keep: str = "") -> str:
     """Escape control and format characters, except those in `keep`.
 
-    Programs, names and model output are data: a terminal must not obey them.
+    A terminal must not obey programs, names and model output.
     """
     if text.isprintable():
         return text
@@ -57,17 +57,17 @@ def _escape(character: str) -> str:
 
 
 def as_markdown(text: str) -> str:
-    """Escape a text so that in Markdown no tag, link or image acts."""
+    """Escape a text: in Markdown no tag, link or image acts."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escaped(text, "\n")).replace("](", "]\\(")
 
 
 def one_line(text: str, most: int = LINE) -> str:
-    """Put a text on one line of bounded length, without control characters."""
+    """Put a text on one bounded line, without control characters."""
     return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()), most)
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:
-    """Suggest a near valid name (`did you mean X?`), or list the valid names."""
+    """Suggest a near valid name, or list the valid names."""
     names = list(valid)
     matches = difflib.get_close_matches(name[:MOST], names, n=1, cutoff=0.6)
     if matches:

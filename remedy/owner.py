@@ -1,7 +1,6 @@
 """Locks on folders, so that one process alone writes into each.
 
-A lock is the system's (`flock` on a file there): it ends with its process, however that ends, and on NFS holds between
-machines.
+The system's (`flock`): a lock ends with its process, however that ends, and on NFS holds between machines.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _held: set[int] = set()
 
 @contextlib.contextmanager
 def owned(folder: Path, part: str = "") -> Iterator[None]:
-    """Hold a folder, or a `part` of the work in it, as the only process that writes it.
+    """Hold a folder, or a `part` of the work in it, as its only writer.
 
     Raises:
         UserError: another process holds it, or its file system has no locks.
-        OSError: the folder cannot be made or written to.
+        OSError: it cannot be made or written to.
     """
     path = folder / (FILE + part)
     with writing(folder):
@@ -52,7 +51,7 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    """Open and lock the file, write this process's name into it, and return the descriptor."""
+    """Open and lock the file, and write this process's name into it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

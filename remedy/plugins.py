@@ -1,8 +1,7 @@
-"""Plug-ins: a user's modules that register tasks, mixers, formats and other choices at import.
+"""Plug-ins: a user's modules that register tasks, mixers, formats and other choices.
 
-Configurations (`plugins`) and `--plugin` name modules or paths; installed packages name theirs as entry points of
-`remedy.plugins`, imported at the first unknown name. They run with the user's rights, so those that stored settings
-name are only told of in errors.
+`plugins` in configurations and `--plugin` name them; installed packages have entry points, imported at the first
+unknown name. They run with the user's rights, so those that stored settings name are only told of in errors.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class PluginError(Exception):
 
 
 def load_plugin(name: str) -> str:
-    """Import a module, or the file or folder of one; return its lasting name.
+    """Import a module, or a file or folder; return its lasting name.
 
     Raises:
-        PluginError: it cannot be imported, or another plug-in has its name.
+        PluginError: it cannot be imported, or another has its name.
     """
     path = Path(name).absolute() if name.endswith(".py") or os.sep in name else None
     module = name if path is None else path.stem
@@ -60,7 +59,7 @@ def load_plugin(name: str) -> str:
 
 
 def ask_for_plugins(names: Iterable[str]) -> None:
-    """Import the plug-ins of a command line, which belong to every configuration that it reads.
+    """Import a command line's plug-ins, which all its configurations share.
 
     Raises:
         PluginError: as `load_plugin`.
@@ -73,22 +72,20 @@ def asked_plugins() -> tuple[str, ...]:
 
 
 def note_plugins(names: Any, path: Path) -> None:
-    """Remember the plug-ins that stored settings name, for `missing_plugins`."""
+    """Remember stored settings' plug-ins for `missing_plugins`."""
     if isinstance(names, (list, dict)):
         _of_stored_settings.update(dict.fromkeys(map(str, names), path))
 
 
 def missing_plugins() -> str:
-    """Write the end of an error: stored plug-ins that were not imported, if any."""
+    """Write the end of an error: stored plug-ins that were not imported."""
     missing = [name for name in _of_stored_settings if _loaded.keys().isdisjoint((name, Path(name).stem))]
     options = " ".join(f"--plugin {name!r}" for name in missing)
     return options and f"; {_of_stored_settings[missing[0]]} names plug-ins: give {options} if you trust them"
 
 
 def load_known_plugins() -> bool:
-    """Import plug-ins of installed packages and of the parent process.
-
-    Returns if any were new.
+    """Import installed packages' and the parent process's plug-ins; return if any were new.
 
     Raises:
         PluginError: one cannot be imported.
@@ -103,7 +100,7 @@ def load_known_plugins() -> bool:
 
 
 def plugins_section() -> dict[str, dict[str, str]]:
-    """Return what outputs store: `plugins`, with digests of sources; empty without any."""
+    """Return `plugins` with digests of their sources, for outputs."""
     return {"plugins": dict(sorted(_loaded.items()))} if _loaded else {}
 
 
@@ -128,7 +125,7 @@ def _is_at(origin: str | None, path: Path) -> bool:
 
 
 def _digest(module: ModuleType) -> str:
-    """Hash the sources of a module's package, or its file and its helpers."""
+    """Hash the sources of a module's package, or its file and helpers."""
     top = sys.modules[module.__name__.split(".")[0]]
     file = Path(top.__file__ or module.__file__ or "")
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else _with_helpers(file)
@@ -139,7 +136,7 @@ def _digest(module: ModuleType) -> str:
 
 
 def _with_helpers(file: Path) -> list[Path]:
-    """List a module's file and those beside it that it imports, directly or not."""
+    """List a module's file and those beside it that it imports."""
     files = [file]
     for source in files:  # grows below
         for node in ast.walk(_parsed(source)):
@@ -156,7 +153,7 @@ def _with_helpers(file: Path) -> list[Path]:
 
 
 def _parsed(file: Path) -> ast.AST:
-    """Parse a source; what is no Python counts as empty."""
+    """Parse a source; what is no Python is empty."""
     try:
         return ast.parse(file.read_bytes() if file.suffix == ".py" else b"")
     except (SyntaxError, ValueError, RecursionError):

@@ -32,10 +32,10 @@ multiprocessing.util._args_from_interpreter_flags = lambda: [*_inherited(), SAFE
 
 
 def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
-    """Return what a short program prints in any interpreter, isolated and in an empty folder.
+    """Return what a short program prints in an isolated interpreter, in an empty folder.
 
     Raises:
-        ConfigError: it prints nothing or fails, as before Python 3.10.
+        ConfigError: it prints nothing or fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [interpreter, "-I", "-c", code, *words]
@@ -50,17 +50,17 @@ def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
 
 
 def own_command(code: str, *words: str) -> list[str]:
-    """Return a command that runs code in this interpreter with this process's search path."""
+    """Return a command that runs code with this process's interpreter and search path."""
     return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *words]
 
 
 def module_command(module: str, *words: str) -> list[str]:
-    """Return a command like `python -m module`, with this process's search path."""
+    """Return a command like `python -m`, with this process's search path."""
     return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *words)
 
 
 class Process(NamedTuple):
-    """One process of a run. Ranks count from 0, over all machines and on its own machine."""
+    """One process of a run; ranks over all machines and on its own."""
 
     rank: int
     local_rank: int
@@ -73,20 +73,20 @@ class Process(NamedTuple):
 
 
 def this_process() -> Process:
-    """Read this process's ranks from `RANK`, `LOCAL_RANK` and `WORLD_SIZE` (torchrun's), or be alone.
+    """Read this process's ranks from torchrun's variables, or be alone.
 
     Raises:
-        UserError: they contradict each other or are incomplete.
+        UserError: they are incomplete or contradict each other.
     """
-    given = {key: os.environ[key] for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if key in os.environ}
+    variables_set = {key: os.environ[key] for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if key in os.environ}
     try:
-        size = int(given.get("WORLD_SIZE", 1))
+        size = int(variables_set.get("WORLD_SIZE", 1))
         alone = {"RANK": "0", "LOCAL_RANK": "0"} if size == 1 else {}
-        rank, local_rank = (int({**alone, **given}[key]) for key in ("RANK", "LOCAL_RANK"))
+        rank, local_rank = (int({**alone, **variables_set}[key]) for key in ("RANK", "LOCAL_RANK"))
     except (KeyError, ValueError):
         rank = local_rank = size = -1
     if not (0 <= rank < size and 0 <= local_rank < size):
-        variables = " ".join(f"{key}={value}" for key, value in given.items())
+        variables = " ".join(f"{key}={value}" for key, value in variables_set.items())
         raise UserError(
             f"{variables} in the environment do not say which of several processes this is: start them with torchrun, or "
             "unset all three"
@@ -95,12 +95,12 @@ def this_process() -> Process:
 
 
 def neighbours() -> int:
-    """Return the number of processes on this machine (torchrun's `LOCAL_WORLD_SIZE`, else all)."""
+    """Return the number of processes on this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", this_process().world_size))
 
 
 def end_with_parent(parent: int, end: Callable[[], object]) -> None:
-    """Call `end` in a thread once `parent` is no longer this process's parent."""
+    """Call `end` in a thread once the parent has ended."""
 
     # Polls, since Linux's signal for it (PR_SET_PDEATHSIG) comes already when the parent's *thread* ends.
     def watch() -> None:
@@ -113,10 +113,10 @@ def end_with_parent(parent: int, end: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterator[ProcessPoolExecutor]:
-    """Start processes that each call `begin(*given)` (picklable) first, and end with this one.
+    """Start processes that call `begin(*given)` first, and end with this one.
 
     Raises:
-        UserError: one of them was killed.
+        UserError: one was killed.
     """
     context = multiprocessing.get_context("spawn")
     try:

@@ -1,4 +1,4 @@
-"""Registries: choices that a configuration makes by name. Each choice registers itself in its own file."""
+"""Registries: choices that a configuration makes by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Choices by name; looking up an unknown name suggests the nearest. `what`: their noun in messages."""
+    """Choices by name; an unknown one suggests the nearest. `what`: their noun."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # typing hashes what an Annotated holds
 
@@ -49,17 +49,17 @@ class Registry(dict[str, T]):
         raise ConfigError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}{missing_plugins()}")
 
     def find(self, name: str) -> T | None:
-        """Return the choice, or None for an unknown name, as in records from another machine."""
+        """Return the choice; None if unknown, as in another machine's records."""
         try:
             return self[name]
         except ConfigError:
             return None
 
     def check(self, name: str) -> str:
-        """Return the name if it is registered, here or by an installed plug-in.
+        """Return the name if it is registered.
 
         Raises:
-            ValueError: it is not; suggests the nearest.
+            ValueError: suggests the nearest.
         """
         try:
             self[name]
@@ -103,7 +103,7 @@ def by_kind(registry: Registry[Any], default: str | None = None) -> ByKind:
 
 
 def _refuse_keys_of_others(registry: Registry[Any], kind: str, value: Mapping[str, Any]) -> None:
-    """Refuse keys that only other kinds have: the user may have changed the kind alone."""
+    """Refuse keys of other kinds: the user may have changed the kind alone."""
     hints = {}
     for key in value:
         having = [other for other, settings in registry.items() if key in settings.model_fields]

@@ -1,7 +1,7 @@
 """Random numbers as a pure function of (seed, stream, index, attempt, position).
 
 SplitMix64's finaliser (Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) on a Weyl
-sequence, for NumPy arrays and for plain integers, which agree bit for bit.
+sequence, for NumPy arrays and integers alike.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ def _stream_key(seed: int, stream: int) -> int:
 
 
 def key(seed: int, stream: int, index: int, attempt: int = 0) -> int:
-    """Derive the 64-bit key of all draws of one example's attempt. `stream`: the number of its split, or one of the
-    above."""
+    """Derive the key of one example's attempt. `stream`: its split's, or one above."""
     return mix(mix(_stream_key(seed, stream) + (index + 1) * _GOLDEN) + attempt * _GOLDEN)
 
 
@@ -86,7 +85,7 @@ def bits_array(keys: U64, positions: npt.NDArray[np.int64]) -> U64:
 
 
 def below(random_bits: int, n: int) -> int:
-    """Map 64 random bits to 0..n-1 (n < 2**32); the bias is below n / 2**32."""
+    """Map 64 random bits to 0..n-1 (n < 2**32), with bias below n / 2**32."""
     return ((random_bits >> 32) * n) >> 32
 
 
@@ -96,7 +95,7 @@ def below_array(random_bits: U64, n: int | npt.NDArray[np.int64]) -> npt.NDArray
 
 
 class Draws:
-    """Successive draws from one key, for programs that are built one at a time."""
+    """Successive draws from one key."""
 
     def __init__(self, key: int) -> None:
         self.key = key

@@ -1,9 +1,8 @@
 """Settings: typed configuration from YAML, and the one way to change it.
 
-What a user names as a configuration is trusted: its plug-ins are imported (`load`, `resolve`). Settings stored beside a
-model, a dataset or results are data (`read_stored`, `load_stored`). Each component's settings are a class beside it;
-the string below a field describes it in `--help` and docs/config.md. Changes have the form `{"reveal.spacing": 4}`
-everywhere.
+What a user names is trusted, and its plug-ins imported (`load`, `resolve`). Settings stored with a model or results are
+data (`read_stored`, `load_stored`). The string below a field describes it in `--help` and docs/config.md. Changes have
+the form `{"reveal.spacing": 4}`. All raise ConfigError for mistakes.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 
 
 class UserError(Exception):
-    """A mistake that the user can correct: one message without traceback, exit status 2."""
+    """A mistake that the user can correct: one message, exit status 2."""
 
 
 class ConfigError(UserError):
     """A configuration that does not validate; the message names file, key and value.
 
-    `places`: the keys that it is about. `idle`: of these, the keys whose values do nothing, each with its message.
+    `keys`: those that it is about. `idle`: messages by keys whose values do nothing.
     """
 
-    def __init__(self, message: str, places: Iterable[str] = (), idle: Mapping[str, str] | None = None) -> None:
+    def __init__(self, message: str, keys: Iterable[str] = (), idle: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.places = frozenset(places)
+        self.keys = frozenset(keys)
         self.idle = dict(idle or {})
 
 
@@ -67,11 +66,10 @@ class Settings(BaseModel):
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
-        """Refuse values, other than defaults, of settings that do nothing here. `idle`: reasons ("with answer_only") by
-        dotted key.
+        """Refuse values other than defaults that do nothing here. `idle`: reasons by dotted key.
 
         Raises:
-            ValueError: such a value is given; the message says to remove it.
+            ValueError: says to remove one.
         """
         refusals: dict[str, str] = {}
         for key, reason in idle.items():
@@ -89,11 +87,7 @@ class Settings(BaseModel):
             raise PydanticCustomError("idle", "{says}", {"says": next(iter(refusals.values())), "idle": refusals})
 
     def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
-        """Return these settings with `{"a.b.0.c": value}` applied and validated; a section is replaced whole.
-
-        Raises:
-            ConfigError: a key names nothing, or the result does not validate; the message starts with `where`.
-        """
+        """Return these settings with `{"a.b.0.c": value}` applied; a section is replaced whole."""
         return build(type(self), apply_changes(self.model_dump(), changes, where), where) if changes else self
 
 
@@ -106,7 +100,7 @@ class Configuration(Settings):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses a key given twice."""
+    """PyYAML's safe loader, but no key may stand twice."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node: Any = super().compose_mapping_node(anchor)
@@ -129,29 +123,22 @@ class _StoredLoader(_Loader):
 
 
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
-    """Read a user's YAML file, apply `a.b=value` overrides, import its plug-ins, and validate.
-
-    Raises:
-        ConfigError: the file is missing or not YAML, an override is malformed, or the result does not validate.
-    """
+    """Read a user's YAML file, apply `a.b=value` overrides, and validate."""
     return resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")[0]
 
 
 def load_stored(model: type[S], path: Path) -> S:
-    """Read stored settings as `read_stored`, and validate them."""
+    """Read and validate stored settings."""
     return build(model, read_stored(path), str(path))
 
 
 def resolve(
     model: type[S], data: Mapping[str, Any], changes: Mapping[str, Any], where: str, of_changes: str = ""
 ) -> tuple[S, dict[str, str]]:
-    """Validate what a user wrote, with changes; return also the keys left out, with messages.
+    """Validate what a user wrote, with changes; return also keys left out, with messages.
 
-    A change to null removes a key whose setting has no null. `of_changes`: the changes' name in messages; if empty,
-    several share `data`, and its keys that do nothing here are left out.
-
-    Raises:
-        ConfigError: a key names nothing, or the result does not validate.
+    A change to null removes a key whose setting has no null. `of_changes`: their name in messages; if empty, several
+    share `data`, and its idle keys are left out.
     """
     settings = apply_changes(data, changes, of_changes or where)
     plugins = dict.fromkeys([*_import_plugins(settings, where), *asked_plugins()])
@@ -163,7 +150,7 @@ def resolve(
         try:
             return build(model, settings, where), left_out
         except ConfigError as error:
-            nulls = {key for key in error.places if changes.get(key, "") is None}
+            nulls = {key for key in error.keys if changes.get(key, "") is None}
             idle = (
                 {}
                 if of_changes
@@ -184,11 +171,7 @@ def take_out(settings: dict[str, Any], key: str) -> Any:
 
 
 def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
-    """Read a YAML file whose top level is a mapping. `stored`: it may be a stranger's, so aliases are refused.
-
-    Raises:
-        ConfigError: it cannot be read, or has another form.
-    """
+    """Read a YAML mapping; `stored`: perhaps a stranger's, so without aliases."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -202,11 +185,10 @@ def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
 
 
 def read_stored(path: Path) -> dict[str, Any]:
-    """Read settings that are stored with what they made, without the plug-ins that they name.
+    """Read settings that are stored with what they made, without their plug-ins.
 
     Raises:
         OSError: as `readable`.
-        ConfigError: as `read_yaml`.
     """
     data = read_yaml(readable(path, MOST_STORED), stored=True)
     note_plugins(data.pop("plugins", ()), path)
@@ -214,11 +196,7 @@ def read_stored(path: Path) -> dict[str, Any]:
 
 
 def refuse_bombs(text: str, where: str) -> None:
-    """Refuse a stranger's YAML that is invalid or would take long to read.
-
-    Raises:
-        ConfigError: with `where`.
-    """
+    """Refuse a stranger's YAML that is invalid or slow to read."""
     if len(text) > MOST_STORED:
         raise ConfigError(f"{where}: has more than {MOST_STORED:,} characters of YAML")
     _parsed(text, where, stored=True)
@@ -232,7 +210,7 @@ def _parsed(text: str, where: str, stored: bool = False) -> Any:
 
 
 def _import_plugins(data: Mapping[str, Any], where: str) -> list[str]:
-    """Import the plug-ins that settings name, also from the current folder; return their lasting names."""
+    """Import the plug-ins that settings name; return their lasting names."""
     names = data.get("plugins", ())
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{where}: plugins: must be a list of modules, such as [my_tasks]")
@@ -243,11 +221,7 @@ def _import_plugins(data: Mapping[str, Any], where: str) -> list[str]:
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
-    """Parse the command line's `a.b=value` words into changes.
-
-    Raises:
-        ConfigError: a word has another form.
-    """
+    """Parse the command line's `a.b=value` words."""
     changes = {}
     for override in overrides:
         key, separator, text = override.partition("=")
@@ -260,11 +234,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
 def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return a copy of `data` with every `a.b.0.c: value` set.
 
-    Numbers index lists. A key with dots in the data is found by its whole name; below a mapping of changes, keys stay
-    whole (`set.reveal.spacing=4`).
-
-    Raises:
-        ConfigError: a key leads through something that has no keys.
+    Keys with dots in the data are found whole; so are those below a mapping of changes (`set.reveal.spacing=4`).
     """
     result: dict[str, Any] = copy.deepcopy(dict(data))
     for key, value in changes.items():
@@ -273,7 +243,7 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
 
 
 def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1) -> None:
-    """Set one key. `names_before`: names yet to come before keys that stay whole; negative for none."""
+    """Set one key; `names_before`: names before keys that stay whole, negative if none."""
     head: Any
     head, _, rest = key.partition(".")
     if isinstance(target, list):
@@ -294,32 +264,28 @@ def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1
 
 
 def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
-    """Validate `data`; messages start with `where`, such as a file's name.
-
-    Raises:
-        ConfigError: with a line for every mistake.
-    """
+    """Validate `data`; a line for every mistake, each after `where`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
         start = f"{where}: " if where else ""
-        places = {".".join(place_of(data, detail)): detail for detail in error.errors()}
+        details = {".".join(place_of(data, detail)): detail for detail in error.errors()}
         idle = {
-            f"{place}.{key}" if place else key: f"{start}{place and f'{place}: '}{says}"
-            for place, detail in places.items()
+            f"{section}.{key}" if section else key: f"{start}{section and f'{section}: '}{message}"
+            for section, detail in details.items()
             if detail["type"] == "idle"
-            for key, says in detail["ctx"]["idle"].items()
+            for key, message in detail["ctx"]["idle"].items()
         }
         lines = dict.fromkeys(explain(data, error.errors()))
-        raise ConfigError("\n".join(start + line for line in lines), {*places, *idle}, idle) from None
+        raise ConfigError("\n".join(start + line for line in lines), {*details, *idle}, idle) from None
 
 
 def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the bounds of a setting that is fixed or drawn from [low, high]."""
+    """Return the bounds of a setting fixed or drawn from [low, high]."""
     return (chosen, chosen) if isinstance(chosen, int) else chosen
 
 
 def dump(config: BaseModel) -> str:
-    """Write the resolved configuration as YAML, with all defaults; it can be read back."""
+    """Write the resolved configuration as YAML, with all defaults."""
     text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return text

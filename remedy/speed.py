@@ -1,4 +1,4 @@
-"""Progress of a command: steps a second, and the time that the rest takes."""
+"""Progress: steps a second, and the time that the rest takes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 
 
 class Speed:
-    """The rate of steps since the first look at their count."""
+    """The rate of steps since the first look."""
 
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = None
 
     def rate(self, done: float) -> float | None:
-        """Return steps a second; None until two different counts have been seen."""
+        """Return steps a second, if known."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, done)
@@ -26,7 +26,7 @@ class Speed:
 
 
 def duration(seconds: float | None) -> str:
-    """Write seconds as `2 min 05 s`; empty for none or unknown."""
+    """Write seconds as `2 min 05 s`; empty for none."""
     if not seconds:
         return ""
     minutes, rest = divmod(round(seconds), 60)

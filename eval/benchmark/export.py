@@ -1,7 +1,4 @@
-"""Export of evaluations as a benchmark: examples, card, scorer, tasks for lm-eval and inspect_ai.
-
-The folder installs as a package without dependencies.
-"""
+"""Export of evaluations as a benchmark: examples, card, scorer, tasks for lm-eval and inspect_ai."""
 
 from __future__ import annotations
 
@@ -72,10 +69,7 @@ QUESTIONS = {
 
 
 class ExampleSet(NamedTuple):
-    """The examples of one evaluation.
-
-    `left_out`: counts of examples without such an answer, by reason. `licences`: of its programs.
-    """
+    """The examples of one evaluation; `left_out`: counts by reason."""
 
     name: str
     config: EvalConfig
@@ -87,16 +81,14 @@ class ExampleSet(NamedTuple):
 
     @property
     def other_licences(self) -> list[str]:
-        """Licences other than MIT."""
         return [licence for licence in self.licences if licence not in _MIT]
 
     def left_out_text(self) -> str:
-        """Write how many examples are left out, and why."""
-        return ", ".join(f"{count} {why}" for why, count in self.left_out.items()) or "none"
+        return ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "none"
 
     @property
     def most_tokens(self) -> int:
-        """Enough for the longest trace: in such text, a token has two characters and more."""
+        """Enough for the longest trace, at two characters a token."""
         return 64 + max((len(row["trace"]) for row in self.rows), default=0) // 2
 
 
@@ -104,7 +96,7 @@ def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
     """Write the benchmark of evaluations by name; return the card's path.
 
     Raises:
-        UserError: the folder is not empty, or a configuration does not spell out its data or has no text form.
+        UserError: the folder is not empty, or a configuration lacks its data or has no text form.
     """
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out}: is not empty: choose a new folder")
@@ -124,13 +116,13 @@ def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
     for name in ("__init__.py", "__main__.py", "inspect_tasks.py"):
         _render(name, out / PACKAGE / name, most=max((each.most_tokens for each in example_sets), default=0))
     copy_scorer(out / PACKAGE)
-    about = {"python": platform.python_version(), "version": version("cwm-remedy"), "plugins": plugins_section()}
+    environment = {"python": platform.python_version(), "version": version("cwm-remedy"), "plugins": plugins_section()}
     digests = {each.name: digest_of({"rows": each.rows}) for each in example_sets}
     licences = {licence for each in example_sets for licence in each.licences}
     absent = {name: facts for name, facts in NOTICES.items() if f"MIT, {facts[0]}" not in licences}
     licence_facts = {"notices": NOTICES, "absent": absent, "all_mit": licences <= _MIT}
     for name in ("README.md", "LICENSE", "pyproject.toml"):
-        _render(name, out / name, example_sets=example_sets, digests=digests, **licence_facts, **about)
+        _render(name, out / name, example_sets=example_sets, digests=digests, **licence_facts, **environment)
     return out / "README.md"
 
 
@@ -138,7 +130,7 @@ def freeze(name: str, config: EvalConfig) -> ExampleSet:
     """Make the examples of an evaluation's conditions.
 
     Raises:
-        ConfigError: its `set` holds no data, or a condition's traces are not whole sessions in text.
+        ConfigError: its `set` holds no data, or traces are not whole sessions in text.
     """
     if "task" not in config.set:
         raise ConfigError(f"{name}: set: needs the data configuration with its task: no checkpoint gives one here")
@@ -169,7 +161,6 @@ def freeze(name: str, config: EvalConfig) -> ExampleSet:
 
 
 def licences_of(task: Task) -> list[str]:
-    """List the licences of a task's programs, as far as known."""
     if not isinstance(task, ProgramsTask):
         return ["MIT" if type(task).__module__.startswith("remedy.") else "that of its plug-in"]
     if task.benchmark in NOTICES:
@@ -187,7 +178,7 @@ def _anywhere(config: EvalConfig, data: DataConfig) -> EvalConfig:
 
 
 def row(example: Example) -> dict[str, Any]:
-    """Write an example as text: prompts, true trace and true answer."""
+    """Write an example as prompts, true trace and true answer."""
     context = [span for span in example.spans if span.role is Role.CONTEXT]
     state = example.answer_in_state or bool(example.trace.setup)
     names = ",".join(f"{pair.split('=')[0]}=..." for pair in example.answer.split(",")) if state else ""

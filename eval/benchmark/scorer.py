@@ -28,7 +28,6 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def score_trace(written: str, row: Row) -> TraceScore:
-    """Score a written trace against the true one."""
     # Harnesses strip the last newline and the end of text.
     ended = written if written.endswith("\n") else f"{written}\n"
     return judge([ended, Special.END_OF_TEXT], [row["trace"], Special.END_OF_TEXT], Repl(), row["answer_frames"])
@@ -40,17 +39,17 @@ def score_answer(written: str, row: Row) -> bool:
     return same_text(line, row["answer"])
 
 
-def wilson(right: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(right: int, count: int, confidence: float = 0.95) -> tuple[float, float]:
     """Compute Wilson's interval of a rate of independent examples."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share, scale = right / of, 1 + z * z / of
-    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / scale
-    centre = (share + z * z / (2 * of)) / scale
+    share, scale = right / count, 1 + z * z / count
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / scale
+    centre = (share + z * z / (2 * count)) / scale
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def lines(rows: Sequence[Row], outputs: Mapping[str, str], answers: bool) -> list[str]:
-    """Write the results, a line for each part. Examples without an output count as wrong."""
+    """Write the results of each part; examples without an output count as wrong."""
     results = []
     for part in dict.fromkeys(row["part"] for row in rows):
         of_part = [row for row in rows if row["part"] == part]

@@ -59,7 +59,6 @@ class MeasureConfig(Configuration):
 
 
 def source_name(source: ProgramsTask) -> str:
-    """Name a source as rows do."""
     name = source.benchmark or str(source.path)
     return f"{name}, rewritten ({', '.join(source.rewrites)})" if source.rewrites else name
 
@@ -67,7 +66,7 @@ def source_name(source: ProgramsTask) -> str:
 def measure(
     config: MeasureConfig, directory: Path, workers: int = 1, progress: Callable[[str], None] = lambda message: None
 ) -> Path:
-    """Measure every program; write `tokens.parquet`, `patterns.parquet` and `measure.json`, and return the last's path.
+    """Measure every program; return the path of `measure.json`.
 
     Raises:
         UserError: the folder holds another measurement, another process writes there, or programs or a tokenizer cannot be read.

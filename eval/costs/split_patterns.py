@@ -1,8 +1,7 @@
 """Patterns of string operations that tokenizers split, a cause of wrong string values.
 
-A model that finds a separator by its tokens cannot if the string's tokens run across its borders: `','` is no token of
-`'a,b'` where `,b` is one. For every operation with a pattern that a program runs, this asks if the pattern's tokens
-occur among the subject's, as a trace writes both.
+A model cannot find a separator by its tokens if the string's tokens run across its borders: `','` is no token of
+`'a,b'` where `,b` is one.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ _MOST_FRAMES = 2000
 
 
 class Use(NamedTuple):
-    """A string operation with a pattern that a program ran."""
-
     operation: str
     subject: str
     pattern: str
@@ -49,7 +46,7 @@ class Use(NamedTuple):
 def pattern_rows(
     program: Program, tracer: TracerConfig, counters: Mapping[str, TraceTokenizer]
 ) -> list[dict[str, Any]]:
-    """Make a row for each tokenizer and different use whose pattern is in its subject."""
+    """Make a row for each tokenizer and different use in the program's run."""
     # These rewrites give every intermediate value a variable, so that the trace shows it.
     outcome = trace_one(rewrite_program(program, ["chains", "temporaries"]), tracer)
     if not isinstance(outcome, Trace):
@@ -72,7 +69,7 @@ def discontinuous(use: Use, counter: TraceTokenizer) -> bool:
 
 
 def uses(trace: Trace) -> Iterator[Use]:
-    """Yield the uses in a trace whose subject and pattern are constants or variables."""
+    """Yield a trace's uses whose subject and pattern are constants or variables."""
     try:
         tree = ast.parse(trace.program.code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

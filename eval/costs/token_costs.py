@@ -71,9 +71,8 @@ def token_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for every tokenizer, format, string encoding and variant.
 
-    Columns: these names, `variant` (`fixed`, or `densest` for the one that fits `max_tokens`), `spacing`, `locals`,
-    `call_depth` (of the deepest calls written; missing: all), `written` (False: not traced, or no variant fits), and
-    `tokens_ROLE` for every role.
+    `variant`: `fixed`, or `densest` for the one that fits `max_tokens`. `call_depth`: of the deepest calls written;
+    missing: all. `written`: False if not traced, or no variant fits. `tokens_ROLE`: for every role.
     """
     for form, encoding, contents, spacing in itertools.product(
         settings.formats, settings.string_encodings, settings.locals, settings.spacings

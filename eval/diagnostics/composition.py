@@ -130,7 +130,7 @@ class CompositionDiagnostic(Diagnostic):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-        """Show compositions beside what single functions let expect, as a figure and in numbers."""
+        """Show compositions beside what single functions let expect."""
         scored = [condition for condition in conditions if condition["right"] is not None]
         if all(condition["labels"]["form"] == ATOMIC for condition in scored):
             return []
@@ -142,7 +142,7 @@ class CompositionDiagnostic(Diagnostic):
 
 
 class _Group(NamedTuple):
-    """Records of one run on one family under one forcing. `every`: under all forcings."""
+    """Records of one run, family and forcing; `every`: under all forcings."""
 
     run: str
     family: str
@@ -152,7 +152,6 @@ class _Group(NamedTuple):
 
 
 def _groups(records: pd.DataFrame) -> list[_Group]:
-    """Group the records whose answers are the model's."""
     return [
         _Group(run, family, forcing, of_forcing, rows)
         for (run, family), rows in records.groupby(["run", "family"], sort=False)
@@ -161,7 +160,7 @@ def _groups(records: pd.DataFrame) -> list[_Group]:
 
 
 def composition_figure(records: pd.DataFrame) -> Figure:
-    """Draw accuracy by depth and form beside its expectations, a panel for each group."""
+    """Draw accuracy by depth beside its expectations, a panel for each group."""
     from remedy.eval.tables import plotting
 
     groups = _groups(records)
@@ -188,7 +187,6 @@ def composition_figure(records: pd.DataFrame) -> Figure:
 
 
 def expectation_table(records: pd.DataFrame) -> Rows:
-    """Tabulate observed and expected accuracies by group, form and depth."""
     table: Rows = [
         ["Run", "Family", "Forcing", "Form", "Depth", "Observed", PUBLISHED, CORRECTED, GIVEN, EVERY_FRAME, WITHOUT]
     ]

@@ -1,9 +1,9 @@
 """Expected accuracy of compositions if single calls fail independently, in lines by depth.
 
-*Published*: the product of the accuracies of a program's functions alone. *Corrected*: the same, with accuracies drawn
-towards each other by a beta-binomial model. *Given true inputs*: the share of calls that return the right value after a
-true past (one-step forcing), multiplied along each program's calls. *Every frame*: programs with every frame right
-after a true past; an answer may be right in spite of a wrong frame.
+*Published*: the product of the functions' accuracies alone. *Corrected*: these drawn towards each other by a
+beta-binomial model. *Given true inputs*: the share of right returns after a true past (one-step forcing), multiplied
+along each program's calls. *Every frame*: programs with every frame right after a true past; an answer may be right in
+spite of a wrong frame.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Floats = npt.NDArray[np.float64]
 
 
 def published_line(rows: pd.DataFrame) -> dict[int, float]:
-    """Average the product of atomic accuracies over programs; at depth 1, over functions."""
+    """Average the products of atomic accuracies over programs; at depth 1, over functions."""
     right, tried = _atomic(rows)
     alone = (right / tried).to_numpy(dtype=float)[None, :]
     return {depth: float(products[0]) for depth, products in _products(rows, alone, right.index).items()}
 
 
 def corrected_line(rows: pd.DataFrame) -> Line:
-    """Estimate `published_line` with accuracies from their posterior."""
+    """Estimate `published_line` from accuracies' posterior."""
     right, tried = _atomic(rows)
     if right.empty:
         return {}
@@ -49,9 +49,8 @@ def corrected_line(rows: pd.DataFrame) -> Line:
 def given_true_inputs(rows: pd.DataFrame) -> Line:
     """Predict right compositions of one form from one-step records.
 
-    The share of right values that calls return or raise, to the power of each program's number of them, averaged. The
-    program's own return, a copy of an earlier value, raises it a little: five calls, right in 80 %, should give 33 %
-    and give 34.
+    A program's own return, a copy of an earlier value, counts as a call's and raises this a little: five calls, right
+    in 80 %, should give 33 %, and give 34.
     """
     line: Line = {}
     for depth, of_depth in _one_step(rows).groupby("depth"):
@@ -66,10 +65,9 @@ def given_true_inputs(rows: pd.DataFrame) -> Line:
 
 
 def every_frame_right(rows: pd.DataFrame, forcing: str = "free") -> Line:
-    """Measure the share of programs of one form with every frame right after true ones.
+    """Measure the share of programs with every written frame right after true ones.
 
-    Only what the model writes under `forcing` counts. Empty where lines are fed and events are not: teacher forcing
-    scores both together.
+    Empty where lines are fed and events are not: teacher forcing scores both together.
     """
     if gives_half_an_action(forcing):
         return {}
@@ -88,8 +86,8 @@ def _one_step(rows: pd.DataFrame) -> pd.DataFrame:
 def posterior(right: Floats, tried: Floats) -> Floats:
     """Draw accuracies (DRAWS, functions) from their posterior.
 
-    Beta distributions, whose mean and size are drawn from a grid under the prior of Gelman et al., Bayesian Data
-    Analysis (3rd ed.), section 5.3.
+    Beta distributions, their mean and size from a grid under the prior of Gelman et al., Bayesian Data Analysis (3rd
+    ed.), section 5.3.
     """
     means, sizes = np.meshgrid(np.linspace(0.01, 0.99, 99), np.exp(np.linspace(0, 7, 50)))
     a, b = (means * sizes).ravel(), ((1 - means) * sizes).ravel()
@@ -114,7 +112,7 @@ def _products(rows: pd.DataFrame, accuracies: Floats, names: Sequence[str]) -> d
 
     `accuracies`: (draws, functions), in the order of `names`. A depth with a function not measured is left out.
     """
-    column = {name: place for place, name in enumerate(names)}
+    column = {name: number for number, name in enumerate(names)}
     by_depth: dict[int, Floats] = {1: accuracies.mean(axis=1)} if column else {}
     for depth, of_depth in rows[rows["form"] != ATOMIC].groupby("depth"):
         programs = [functions.split() for functions in of_depth["functions"]]

@@ -37,7 +37,7 @@ class Condition(Settings):
 
     @property
     def labels(self) -> dict[str, LabelValue]:
-        """The diagnostic's own labels and the common ones, which tell it from any other condition."""
+        """The labels that tell it from every other condition."""
         data = self.data
         return {
             **self.own_labels,
@@ -87,10 +87,7 @@ class Diagnostic(Settings, ABC):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section] | None:
-        """Make the sections of a report that only this diagnostic has; None for none.
-
-        `records`: of programs that could be traced.
-        """
+        """Make report sections that only this diagnostic has, of traced programs' records."""
         return None
 
     @classmethod
@@ -100,7 +97,7 @@ class Diagnostic(Settings, ABC):
 
     @abstractmethod
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
-        """Spell out the grid over a checkpoint's data. `trained_on`: the checkpoint's task.
+        """Spell out the grid over a checkpoint's data. `trained_on`: its task.
 
         Raises:
             ConfigError: the diagnostic does not fit the data.
@@ -114,7 +111,7 @@ class Diagnostic(Settings, ABC):
         Raises:
             ConfigError: the model would write actions of programs that it is not shown, or events in a format without them; or
                 the constraint does not fit the data.
-            ValueError: the labels are not those that the diagnostic declares.
+            ValueError: the labels are not the declared ones.
         """
         declared = {label.name for label in self.labels if not label.asked or label.name in labels}
         if declared != set(labels):
@@ -145,7 +142,7 @@ def extent(
 ) -> tuple[str, int]:
     """Return the split and the number of a source's programs to evaluate.
 
-    All of them, if the checkpoint was not trained on this source.
+    All, if the checkpoint was not trained on it.
 
     Raises:
         ConfigError: the split has no program, or training split the source otherwise.

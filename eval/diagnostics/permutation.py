@@ -88,11 +88,11 @@ class PermutationDiagnostic(Diagnostic):
             self.test_pairs or (None,),
         ):
             variants = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
-            own = {name: value for name, value in variants.items() if value is not None}
+            given_labels = {name: value for name, value in variants.items() if value is not None}
             settings = {
                 "reveal.spacing": spacing,
                 "reveal.locals": contents,
-                **{f"task.{name}": value for name, value in own.items()},
+                **{f"task.{name}": value for name, value in given_labels.items()},
             }
             revealed = data.changed(settings, "diagnostic permutation")
             for length in self.lengths:
@@ -102,7 +102,7 @@ class PermutationDiagnostic(Diagnostic):
                         f"diagnostic permutation: length {length} gives at most {most} test programs with a held-out pair, and "
                         f"{self.examples} are asked for: give longer programs, or fewer examples"
                     )
-                labels = {"length": length, **own}
+                labels = {"length": length, **given_labels}
                 if changed.reveal.at is None:  # otherwise each program has its own horizon
                     labels["horizon"] = horizon(length, changed.reveal)
                 conditions += [
@@ -112,22 +112,19 @@ class PermutationDiagnostic(Diagnostic):
 
     @classmethod
     def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
-        """Show the solved horizon of every run."""
         return solved_horizon_section(cls.title, conditions)
 
 
 def _most_with_pairs(task: Task) -> int:
-    """Bound the test programs with a held-out pair.
-
-    A tenth (the share of the test split) of pairs x places x other commands x starting values.
-    """
+    """Bound the test programs with a held-out pair."""
     assert isinstance(task, PermutationTask)
     length, values = task.length_range()[1], 10**task.n
+    # Pairs x places x other commands x starting values, of which a tenth is the test split's.
     return int(task.held_out_pairs * (length - 1) * len(move_table(task.n, task.moves)) ** (length - 2) * values) // 10
 
 
 def horizon(length: int, reveal: RevealConfig) -> int:
-    """Return the most commands between two states that show all variables, diffs included."""
+    """Return the most commands between two states that show all variables."""
     whole = reveal.locals in ("full", *DIFFS) and not reveal.answer_only
     return int(min(reveal.spacing, length)) if whole else length
 
@@ -154,7 +151,7 @@ class SolvedHorizon(TypedDict):
 
 
 def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizon]:
-    """Find it for each run and set of conditions alike but for length and horizon."""
+    """Find the solved horizon of each run, for conditions alike but for length."""
     scored = [
         condition
         for condition in in_order(conditions)
@@ -180,7 +177,7 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
 
 
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """Tabulate solved horizons, a row for every recipe; no section if nothing was scored."""
+    """Tabulate solved horizons, a row for every recipe."""
     variants = {condition["run"]: condition["variant"] for condition in conditions}
     by_recipe: dict[tuple[str, ...], list[SolvedHorizon]] = {}
     for result in solved_horizons(conditions):

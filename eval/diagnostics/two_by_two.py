@@ -76,7 +76,6 @@ class TwoByTwoDiagnostic(Diagnostic):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-        """Show rates per frame by cell, as a figure and in numbers."""
         cells = found_cells(conditions, records)
         note = CELLS_NOTE if any(len(cell.runs) > 1 for cell in cells) else ""
         return [
@@ -90,7 +89,7 @@ class TwoByTwoDiagnostic(Diagnostic):
 
 
 class CellRuns(NamedTuple):
-    """The runs of one variant under one forcing. `name`: the variant, with labels that tell its conditions apart."""
+    """A variant's runs under one forcing; its `name` has the labels that differ."""
 
     name: str
     forcing: str
@@ -103,7 +102,6 @@ class CellRuns(NamedTuple):
 
 
 def found_cells(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[CellRuns]:
-    """Group conditions into cells, variant by variant."""
     variants = dict(zip(records["run"], records.get("variant", records["run"])))
     names = [name for name in telling(conditions) if name != "forcing"]
     groups: dict[tuple[str, str], list[ConditionSummary]] = {}
@@ -162,10 +160,7 @@ def _share(cell: CellRuns, outcomes: pd.Series) -> str:
 
 
 def cells_figure(cells: Sequence[CellRuns]) -> Figure:
-    """Draw states right where actions are written or fed, and actions right where states are.
-
-    Bars: means of each variant's runs; points: runs with their intervals.
-    """
+    """Draw states right where actions are written or fed, and actions right where states are."""
     from remedy.eval.tables import plotting
     from remedy.eval.tables.colours import COLOURS
 

@@ -16,10 +16,7 @@ LEVEL = 0.05
 
 
 def quantile(level: float, freedom: float) -> float:
-    """Return the half width of an interval in standard errors, of Student's t.
-
-    `level`: of both tails. Infinite `freedom`: of the normal.
-    """
+    """Return Student's t (infinite `freedom`: normal) quantile of a two-sided level."""
     tail = 1 - level / 2
     return float(special.ndtri(tail) if np.isinf(freedom) else special.stdtrit(freedom, tail))
 

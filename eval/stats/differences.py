@@ -17,18 +17,17 @@ SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
 
 
 def too_few(seeds: tuple[int, int], matched: bool) -> bool:
-    """Say if so many seeds are too few for a test of rates. `matched`: each run has a counterpart."""
+    """Say if seeds are too few to test rates; `matched`: runs have counterparts."""
     return max(seeds) < RUNS_ON_BOTH if matched else min(seeds) < SEEDS_A_SIDE
 
 
 class Difference(NamedTuple):
     """Treatment less baseline on the same examples; rates are means over seeds and examples.
 
-    `examples`: of each seed; a program drawn twice is two, in one cluster. Pairs are of baseline and treatment.
-    `of_recipes`: for other seeds too. `same_runs`: each run is on both sides. `gained`, `lost`: programs that turn
-    right, and wrong; means over pairs of runs. `recipes`: the spread over seeds and programs; `runs`: over programs,
-    drawn towards 0. `right`: right answers by seed. `drawn_in`: right answers by which the difference is drawn towards
-    0 before a test.
+    Pairs are of baseline and treatment. `examples`: of each seed; a program drawn twice is two, in one cluster.
+    `of_recipes`: for other seeds too. `gained`, `lost`: programs that turn right, and wrong, over pairs of runs.
+    `recipes`: the spread over seeds and programs; `runs`: over programs, drawn towards 0. `right`: right answers by
+    seed. `drawn_in`: right answers by which tests draw the difference towards 0.
     """
 
     examples: int
@@ -46,7 +45,7 @@ class Difference(NamedTuple):
     drawn_in: int
 
     @property
-    def difference(self) -> float:
+    def mean(self) -> float:
         return self.treatment - self.baseline
 
     @property
@@ -130,7 +129,7 @@ def compare(
 
 
 def _drawn_in(runs: Spread, noise: float) -> float:
-    """Return how far to draw a difference towards 0 for a test of seeds to hold for other programs.
+    """Return how far to draw a difference towards 0 before seeds are tested.
 
     What programs add to an interval of seeds: q (sqrt(S + V) - sqrt(S)), with variances V over programs and S over
     seeds, and Student's quantile q.

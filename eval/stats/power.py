@@ -50,10 +50,7 @@ def decidable(
     rate: float = RATE,
     spread: float = SPREAD,
 ) -> str:
-    """Write the difference that so many seeds and programs can show.
-
-    `seeds`: as in `smallest_difference`. `matched`: each run has a counterpart on the other side.
-    """
+    """Write the difference that so many seeds and programs can show."""
     before, after = (1 if math.isinf(count) else int(count) for count in seeds)
     trainings = before, after
     difference = f"{100 * smallest_difference(seeds, clusters, rate, spread, level):.0f} points"

@@ -65,7 +65,7 @@ class Evidence(NamedTuple):
 def weigh(
     difference: Difference, baseline: RecipeRate, treatment: RecipeRate, asks: Question | None = None
 ) -> Evidence:
-    """Weigh a comparison's evidence. By default it asks for rates, and of too few seeds for solved trainings.
+    """Weigh a comparison's evidence, by default by rates, or of few seeds by solved trainings.
 
     Raises:
         ValueError: rates are asked of too few seeds.
@@ -144,7 +144,6 @@ def _solves_as_well(
 
 
 def _counts(side: RecipeRate) -> Counts:
-    """Return the right answers of each run that solves the task."""
     return np.array(
         [round(run.mean * run.size) for run, solves in zip(side.runs, side.solves) if solves], dtype=np.int64
     )
@@ -170,7 +169,7 @@ def word_of_runs(
 
 
 def levels(p_values: Sequence[float], level: float = LEVEL) -> list[float]:
-    """Return levels at which several comparisons hold together (Holm, 1979).
+    """Return levels at which all comparisons hold together (Holm, 1979).
 
     A p-value is below its level exactly if Holm's procedure rejects.
     """

@@ -37,12 +37,11 @@ rcParams.update(
 
 
 def colour(number: int) -> str:
-    """Return the colour of a recipe by its number."""
     return COLOURS[number % len(COLOURS)]
 
 
 def panels(count: int, shared: bool = True) -> tuple[Figure, list[Axes]]:
-    """Make a figure of so many panels; `shared`: with one vertical axis."""
+    """Make a figure of panels; `shared`: with one vertical axis."""
     rows = -(-count // PANEL_COLUMNS)
     columns = -(-count // rows)  # fills rows evenly: 4 panels are 2 and 2, not 3 and 1
     figure = Figure(figsize=(WIDTH, 3.4 * rows + 0.3 if columns > 1 else 3.8 * rows))
@@ -74,15 +73,15 @@ def rates(panel: Axes) -> None:
 
 def numbers(panel: Axes, values: Sequence[float]) -> None:
     """Show these values on the horizontal axis, by doublings if they range widely."""
-    shown = sorted(set(values))
-    if shown[0] > 0 and shown[-1] >= 8 * shown[0]:
+    ticks = sorted(set(values))
+    if ticks[0] > 0 and ticks[-1] >= 8 * ticks[0]:
         panel.set_xscale("log", base=2)
-    panel.set_xticks(shown, [f"{value:g}" for value in shown])
+    panel.set_xticks(ticks, [f"{value:g}" for value in ticks])
     panel.minorticks_off()
 
 
 def legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Lay the figure out, with one legend of all panels below it."""
+    """Lay the figure out with one legend below all panels."""
     handles: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels()):

@@ -25,9 +25,8 @@ Rows = list[list[str]]
 class Section(NamedTuple):
     """A part of a report: a table or a figure.
 
-    `title`: unique, since it names the figure's file. `draw`: makes the figure; if that is None, the section is left
-    out. `note`: shown where it is first needed; `own`: shown always, after it. `links`: files beside the report, by the
-    text of cells that lead there.
+    `title`: unique, since it names the figure's file. `draw`: may return None; then the section is left out. `note`:
+    shown where first needed; `own`: always. `links`: files by the text of cells.
     """
 
     title: str
@@ -40,11 +39,7 @@ class Section(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Figures that others published, shown beside conditions with these labels.
-
-    `metrics`: by heads of columns. `unlike`: a sentence on how they differ from this project's, shown wherever they
-    are.
-    """
+    """Figures of others, by column; `unlike`: how they differ from this project's."""
 
     name: str
     labels: Mapping[str, LabelValue]
@@ -52,7 +47,7 @@ class Published(NamedTuple):
     unlike: str
 
     def beside(self, conditions: Iterable[ConditionSummary]) -> bool:
-        """Say if one of the conditions is like the published one."""
+        """Say if one of the conditions has its labels."""
         return any(self.labels.items() <= condition["labels"].items() for condition in conditions)
 
 
@@ -63,19 +58,17 @@ def tidied(rows: Rows) -> Rows:
 
 
 def text(value: LabelValue) -> str:
-    """Write a label's value as in YAML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def title(label: str) -> str:
-    """Return the head of a label's column."""
     return LABELS[label].title if label in LABELS else label.replace("_", " ").capitalize()
 
 
 def ordered_labels(conditions: Iterable[ConditionSummary]) -> list[str]:
-    """List the labels of conditions: their diagnostics' own first, then common ones."""
+    """List conditions' labels, their diagnostics' own first."""
     common = [label.name for label in COMMON]
     names = dict.fromkeys(name for condition in conditions for name in condition["labels"])
     position = {name: number for number, name in enumerate(LABELS)}
@@ -100,14 +93,14 @@ def telling(conditions: Sequence[ConditionSummary]) -> list[str]:
 
 
 def constant(conditions: Sequence[ConditionSummary]) -> str:
-    """Write the labels that all conditions share as a sentence; empty if none."""
+    """Write the labels that all conditions share as a sentence."""
     shared = [name for name in ordered_labels(conditions) if name not in varying(conditions)]
     pairs = [f"{name} {text(value)}" for name in shared if (value := conditions[0]["labels"][name]) != ""]
     return f"All with {', '.join(pairs)}." if pairs else ""
 
 
 def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
-    """Write some labels in one line, without false and empty ones: `spacing 4, forcing free`."""
+    """Write some labels, without false and empty ones: `spacing 4, forcing free`."""
     values = {name: labels.get(name) for name in names}
     present = {
         name: value for name, value in values.items() if value is not None and value is not False and value != ""
@@ -116,7 +109,7 @@ def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
 
 
 def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
-    """Sort conditions by run, and within a run by their labels' values."""
+    """Sort conditions by run, then by their labels' values."""
     runs = list(dict.fromkeys(condition["run"] for condition in conditions))
     names = ordered_labels(conditions)
 
@@ -128,17 +121,16 @@ def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
 
 
 def rated(mean: float, low: float, high: float) -> str:
-    """Write a rate with its interval: `93 %`, and in small print `89 to 96 %`."""
+    """Write a rate as `93 %`, with `89 to 96 %` in small print."""
     return f"{100 * mean:.{places(low, high)}f} %\n{interval(low, high)}"
 
 
 def percent(estimate: Estimate | None) -> str:
-    """Write an estimate as `rated`; empty for None."""
     return "" if estimate is None else rated(estimate.mean, estimate.low, estimate.high)
 
 
 def mean_of(intervals: Iterable[Estimate | None]) -> str:
-    """Write one run's rate as `rated`, or the mean of several with its range."""
+    """Write one run's rate as `rated`, or several runs' mean and range."""
     estimates = [estimate for estimate in intervals if estimate is not None]
     if len(estimates) < 2:
         return percent(estimates[0]) if estimates else ""
@@ -158,9 +150,9 @@ def interval(low: float, high: float) -> str:
 def points_of(difference: Difference) -> str:
     """Write a difference with its 95 % interval: `-14 points (-18 to -9)`."""
     low, high = difference.interval()
-    return f"{100 * difference.difference:+.0f} points ({100 * low:+.0f} to {100 * high:+.0f})"
+    return f"{100 * difference.mean:+.0f} points ({100 * low:+.0f} to {100 * high:+.0f})"
 
 
 def places(low: float, high: float) -> int:
-    """Return the decimals of a percentage: one if its interval is below two points."""
+    """Return a percentage's decimals: one if its interval is below two points."""
     return 1 if high - low < 0.02 else 0

@@ -123,7 +123,7 @@ class _StoredLoader(_Loader):
 
 
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
-    """Read a user's YAML file, apply `a.b=value` overrides, and validate."""
+    """Read a user's YAML file with its plug-ins, apply `a.b=value` overrides, and validate."""
     return resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")[0]
 
 

@@ -50,7 +50,7 @@ def compare_logs(
     tasks_of = [list(side["task"].unique()) for side in sides]
     tasks = [task for task in tasks_of[0] if task in tasks_of[1]]
     if not tasks:
-        lists = [", ".join(map(repr, names)) for names in tasks_of]
+        lists = [", ".join(map(repr, own_tasks)) for own_tasks in tasks_of]
         raise UserError(
             f"{treatment}: has results of {lists[1]}, and {baseline} of {lists[0]}: the sides share no task"
         )
@@ -126,8 +126,10 @@ def _alike(records: pd.DataFrame, where: str, alone: bool) -> Iterator[str]:
         count = f"all {len(both)}" if equal.all() else f"{equal.sum()} of {len(both)}"
         pair = f"{first[2]} and {second[2]} agree on {count} examples that they share"
         proven = equal.all() and (many or 30 <= len(wrong) <= len(both) - 30)
+        # In one table, `seed` says that they are trainings.
         if proven and first[0] == second[0] and first[1] != second[1]:
             raise UserError(f"{where}: {pair}: they are one log, and no two seeds: give one of them")
+        # In one task of several, a treatment may change nothing.
         if proven and first[0] != second[0] and alone:
             raise UserError(f"{where}: {pair}: both sides are identical: give logs of two models")
         yield f"{pair}, and may be one log."

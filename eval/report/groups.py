@@ -71,9 +71,8 @@ def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Float
         return right, clusters.tolist()
     frames = rows.drop_duplicates(PAIRED).set_index(PAIRED)[count][wide.index].to_numpy(dtype=int)
     position = np.concatenate([np.arange(number) for number in frames])
-    return (position < np.repeat(np.round(right * frames), frames, axis=1)).astype(float), np.repeat(
-        clusters, frames
-    ).tolist()
+    by_frame = position < np.repeat(np.round(right * frames), frames, axis=1)
+    return by_frame.astype(float), np.repeat(clusters, frames).tolist()
 
 
 def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, Difference] | None:

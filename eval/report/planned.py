@@ -107,13 +107,13 @@ def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
 
 def missing_runs(evaluations: Sequence[Path]) -> list[MissingRun]:
     """List the planned runs of these evaluations' experiments that are not among them."""
-    found = {folder.absolute() for folder in evaluations}
+    evaluated = {folder.absolute() for folder in evaluations}
     return [
         MissingRun(run["run"], run["variant"])
         for experiment in _experiments(evaluations)
         if (experiment / RUNS).exists()
         for folder, run in read_json(experiment / RUNS, _CURE)["runs"].items()
-        if experiment / folder / EVALUATION not in found
+        if experiment / folder / EVALUATION not in evaluated
     ]
 
 

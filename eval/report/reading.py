@@ -104,9 +104,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     if not records:
         return evaluations
     combined = pd.concat(records, ignore_index=True)
-    combined = combined.astype(
-        dict.fromkeys(combined.select_dtypes("string"), object)
-    )  # NumPy's objects: pandas takes their rows faster
+    # Of NumPy's objects, pandas takes rows faster than of strings.
+    combined = combined.astype(dict.fromkeys(combined.select_dtypes("string"), object))
     return evaluations._replace(records=traced_only(combined))
 
 

@@ -102,9 +102,8 @@ def _worded(verdict: Verdict, level: float) -> Verdict:
     words = [word(*sides, verdict.evidence, level, margin), word_of_runs(*sides, level, margin)]
     rule, right_without = verdict.without
     unknown_rule = not rule and verdict.comparison.metric in FRAMES  # of records older than its columns
-    if (
-        unknown_rule or verdict.baseline.estimate.low <= right_without
-    ):  # a treatment cannot lose what is right without a model
+    # A treatment cannot lose what is right without a model.
+    if unknown_rule or verdict.baseline.estimate.low <= right_without:
         words = [VerdictWord.INCONCLUSIVE if each is VerdictWord.AS_GOOD else each for each in words]
     if verdict.comparison.solved_at == "above chance":  # better than a guess does not mean that the failure is gone
         words = [VerdictWord.HELPED if each is VerdictWord.FIXED else each for each in words]

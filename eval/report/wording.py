@@ -118,16 +118,13 @@ def like_these(verdict: Verdict) -> str:
 
 def drawn(verdict: Verdict) -> str:
     """Count the programs: `100 examples of 40 programs, 10 of them independent`."""
-    programs = plural(verdict.programs, "program")
+    programs, difference = plural(verdict.programs, "program"), verdict.difference
     if verdict.comparison.metric != "answer":
         return programs
-    if verdict.programs != verdict.difference.examples:
-        programs = f"{verdict.difference.examples} examples of {programs}"
-    return (
-        programs
-        if verdict.difference.clusters == verdict.programs
-        else f"{programs}, {verdict.difference.clusters} of them independent"
-    )
+    if verdict.programs != difference.examples:
+        programs = f"{difference.examples} examples of {programs}"
+    independent = f", {difference.clusters} of them independent" if difference.clusters != verdict.programs else ""
+    return programs + independent
 
 
 def plural(count: int, noun: str) -> str:
@@ -201,9 +198,8 @@ def _sides(verdict: Verdict) -> list[str]:
 def tokens_of(verdict: Verdict) -> str:
     """Write the ratios of written tokens, where known, and of true ones."""
     true = "" if math.isnan(verdict.token_ratio) else f"x {verdict.token_ratio:.2f}"
-    return (
-        true if math.isnan(verdict.written_ratio) else f"x {verdict.written_ratio:.2f} written\n{true} in true traces"
-    )
+    written = verdict.written_ratio
+    return true if math.isnan(written) else f"x {written:.2f} written\n{true} in true traces"
 
 
 def diagnosis_rows(verdicts: Sequence[Verdict]) -> Rows:
@@ -212,20 +208,15 @@ def diagnosis_rows(verdicts: Sequence[Verdict]) -> Rows:
 
 def evidence_row(verdict: Verdict) -> list[str]:
     """Make a row under `EVIDENCE_HEAD`."""
-    asked, difference, (name, share), p_value = (
-        verdict.evidence.asked,
-        verdict.difference,
-        verdict.without,
-        verdict.evidence.p_value,
-    )
+    asked, p_value = verdict.evidence.asked, verdict.evidence.p_value
+    difference, (name, share) = verdict.difference, verdict.without
     tests = [
         f"{p_value:.3f}" if p_value >= 0.001 else "<\N{NO-BREAK SPACE}0.001",
         OF[asked] if asked else "",
         "" if verdict.level == ALONE else f"judged at {verdict.level:.2g}",
     ]
-    moved = (
-        f"{difference.gained:.0f} gained, {difference.lost:.0f} lost" if verdict.comparison.metric == "answer" else ""
-    )
+    by_answer = verdict.comparison.metric == "answer"
+    moved = f"{difference.gained:.0f} gained, {difference.lost:.0f} lost" if by_answer else ""
     return [
         verdict.comparison.mitigation,
         _lines(*tests) if asked or not difference.of_recipes else "",

@@ -75,7 +75,7 @@ class Difference(NamedTuple):
 
     @property
     def p_of_runs(self) -> float:
-        """Two-sided, for these runs; below a level exactly if that interval excludes 0."""
+        """Two-sided, for these runs; below a level exactly if `interval_of_runs` excludes 0."""
         return min(1.0, *self.runs.p_values())
 
 

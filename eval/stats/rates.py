@@ -97,11 +97,8 @@ def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> E
 
 def _scored(values: Floats, cluster_of: Codes) -> Estimate:
     """Estimate a rate with Wilson's interval of its effective size."""
-    effective, degrees, share = (
-        len(values) / design_effect(values, cluster_of),
-        freedom(cluster_of),
-        float(values.mean()),
-    )
+    effective, degrees = len(values) / design_effect(values, cluster_of), freedom(cluster_of)
+    share = float(values.mean())
     # Smaller by the squared ratio of Student's to the normal's quantile: few clusters tell the design effect badly.
     size = effective * (quantile(LEVEL, float("inf")) / quantile(LEVEL, degrees)) ** 2 if degrees else 1e-9
     return Estimate(share, *_wilson(share, size), len(values), effective)

@@ -37,7 +37,7 @@ class RecipeRate(NamedTuple):
 
     @property
     def solves(self) -> tuple[bool, ...]:
-        """Each seed's answer to: does it solve the task? Never, if not `reachable`."""
+        """Each seed's success at the task; never, if not `reachable`."""
         return tuple(self.reachable and run.low >= self.solved_at for run in self.runs)
 
     @property

@@ -135,4 +135,5 @@ def damage_named(path: Path, cure: str) -> Iterator[None]:
 
 
 def _json_digest(path: Path, content: Mapping[str, Any]) -> str:
+    # With the name: a whole file that was copied over another is damage too.
     return hashlib.sha256(f"{path.name} {digest_of(content)}".encode()).hexdigest()

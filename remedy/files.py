@@ -17,6 +17,7 @@ import psutil
 from pydantic import AfterValidator
 
 LONGEST_NAME = 100
+"""Characters: file systems allow 255 bytes, and callers add to a name."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a disk without room."""
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
@@ -74,7 +75,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     Raises:
         OSError: about `path`; an earlier file stays.
     """
-    # Host and process tell `clear_partials` whose it was.
+    # In the same folder, since only a move within a file system is atomic. Host and process are for `clear_partials`.
     partial = path.with_name(f".{path.name[:40]}.{_HOST}.{os.getpid()}.partial")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

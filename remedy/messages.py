@@ -63,6 +63,7 @@ def as_markdown(text: str) -> str:
 
 def one_line(text: str, most: int = LINE) -> str:
     """Put a text on one bounded line, without control characters."""
+    # Cut first: a stranger's text may be of any length.
     return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()), most)
 
 

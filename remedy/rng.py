@@ -52,6 +52,7 @@ def mix_array(z: U64) -> U64:
 
 
 def _stream_key(seed: int, stream: int) -> int:
+    # Plus 1, since mix(0) is 0.
     return mix(mix(seed * _GOLDEN + 1) + stream + 1)
 
 

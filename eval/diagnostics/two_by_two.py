@@ -167,7 +167,7 @@ def cells_figure(cells: Sequence[CellRuns]) -> Figure:
     names = list(dict.fromkeys(cell.name for cell in cells))
     figure, axes = plotting.panels(2)
     kinds = [("states", "action_forced", "actions fed"), ("actions", "state_forced", "states fed")]
-    width = 0.8 / len(names)
+    width = 0.8 / len(names)  # of a bar; the rest separates the ticks
     for panel, (kind, alone, fed) in zip(axes, kinds):
         ticks = {"free": (0, "all written"), alone: (1, fed), "teacher_forced": (2, "one step")}
         for cell in cells:

@@ -93,8 +93,8 @@ def _hazard(records: pd.DataFrame, role: Role, column: str) -> list[str]:
         [pooled_of(run["error"], run[tries], run["cluster"]) for run in runs] for tries in ("seen", column)
     )
     tokens, frames = (sum(int(run[tries].sum()) for run in runs) for tries in (column, "seen"))
-    token_rate = sum(estimate.mean for estimate in per_token) / len(per_token)
-    return [f"{tokens:,}\nin {frames:,} frames", mean_of(per_frame), f"{1000 * token_rate:.2f}"]
+    per_thousand = 1000 * sum(estimate.mean for estimate in per_token) / len(per_token)
+    return [f"{tokens:,}\nin {frames:,} frames", mean_of(per_frame), f"{per_thousand:.2f}"]
 
 
 def constraint_table(groups: Sequence[Group]) -> Rows:

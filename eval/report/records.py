@@ -34,6 +34,7 @@ def chosen(records: pd.DataFrame) -> pd.DataFrame:
     Conditions take turns, and a cluster comes once in a class. Truncated records have no error to see.
     """
     size = records[list(ROLE_COLUMNS.values())].sum(axis=1) + records["written_tokens"]
+    # Only errors that a reader can find on a page.
     eligible = (records["first_error_frame"] >= 0) & (size <= LONGEST) & (records["failure"] != Failure.TRUNCATED)
     short = records.assign(size=size)[eligible].sort_values(["size", "frames_right", "example", "index"])
     order = records[["run", "condition"]].drop_duplicates()

@@ -100,6 +100,7 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
 def _together(values: Sequence[Any]) -> str:
     """Write several runs' values in a cell; of many numbers, the range."""
     different = list(dict.fromkeys(value for value in values if value != ""))
+    # Up to four numbers are listed; more, such as those of many seeds, become a range.
     if len(different) > 4 and all(isinstance(value, int) for value in different):
         return f"{min(different):,} to {max(different):,}"
     return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in different)

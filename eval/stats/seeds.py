@@ -125,6 +125,7 @@ def crossed(
     """
     parts = [*seeds, programs]
     of_seeds = sum(variance for variance, _ in seeds)
+    # An estimate of the interaction may exceed the variances that contain it.
     total = max(of_seeds + programs[0] - interaction, of_seeds, programs[0])
     weighted = sum(variance**2 / degrees for variance, degrees in parts)
     return total, total**2 / weighted if weighted else math.inf

@@ -109,7 +109,7 @@ def word(
     """Judge a comparison of recipes; single runs go to `word_of_runs`.
 
     Helped and worse: that direction's p-value is below the level. Fixed: helped, and more trainings solve the task (at
-    half the level), and more than half of all do (six of six at 5 %), in an interval above the baseline's. As good,
+    the level too), and more than half of all do (six of six at 5 %), in an interval above the baseline's. As good,
     here and on other programs: rates lose less than `margin`; or, asked for solved trainings, fewer than `margin` of
     all fail (29 of 29 for 10 %, 59 of 59 for 5 %), and the others lose less than `margin` against the baseline's that
     solve it.
@@ -118,6 +118,7 @@ def word(
         return word_of_runs(difference, baseline, treatment, level, margin)
     if evidence.up < level:
         shares = [clopper_pearson(side.solved, len(side.runs), level) for side in (baseline, treatment)]
+        # One-sided, so at half the level.
         more = evidence.solved is not None and evidence.solved.up < level / 2
         fixed = more and shares[1][0] > max(0.5, shares[0][1])
         return VerdictWord.FIXED if fixed else VerdictWord.HELPED

@@ -22,8 +22,8 @@ from remedy.messages import one_line
 from remedy.mistakes import explain
 from remedy.settings import UserError
 
-KEY = "digest"
-MOST = 1 << 28
+DIGEST_KEY = "digest"
+MOST_BYTES = 1 << 28
 """Bytes of a JSON file that is read."""
 _OWNER, _FILE = b"remedy.owner", b"remedy.file"
 
@@ -34,7 +34,7 @@ class DamagedFile(UserError):
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write an object, a digest of it and of the file's name, atomically."""
-    text = json.dumps({**content, KEY: _json_digest(path, content)}, indent=1)
+    text = json.dumps({**content, DIGEST_KEY: _json_digest(path, content)}, indent=1)
     write_text(path, text)
 
 
@@ -45,8 +45,8 @@ def read_json(path: Path, cure: str, form: Any = dict[str, Any]) -> dict[str, An
         DamagedFile: with the `cure`.
     """
     with damage_named(path, cure):
-        content = json.loads(read_text(path, MOST))
-        if not isinstance(content, dict) or content.pop(KEY, None) != _json_digest(path, content):
+        content = json.loads(read_text(path, MOST_BYTES))
+        if not isinstance(content, dict) or content.pop(DIGEST_KEY, None) != _json_digest(path, content):
             raise ValueError("its digest is not that of its content")
         try:
             TypeAdapter(form).validate_json(json.dumps(content), strict=True)

@@ -9,9 +9,9 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-MOST = 80
+MOST_CHARACTERS = 80
 """Characters of a value that a message repeats."""
-LINE = 600
+MOST_OF_LINE = 600
 """Characters of a message's line."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories of invisible characters that may act: controls (ANSI escapes), direction marks, surrogates, separators."""
@@ -20,7 +20,7 @@ _NAMES = 40
 
 _repr = reprlib.Repr()
 _repr.maxlevel = 4
-_repr.maxstring = _repr.maxother = _repr.maxlong = MOST
+_repr.maxstring = _repr.maxother = _repr.maxlong = MOST_CHARACTERS
 
 
 def install(extra: str) -> str:
@@ -28,12 +28,12 @@ def install(extra: str) -> str:
     return f"run pip install -e '.[{extra}]' in your clone of cwm-remedy"
 
 
-def shown(value: Any, most: int = MOST) -> str:
+def shown(value: Any, most: int = MOST_CHARACTERS) -> str:
     """Write a value's repr, cut in the middle to `most` characters."""
     return cut(_repr.repr(value), most)
 
 
-def cut(text: str, most: int = MOST) -> str:
+def cut(text: str, most: int = MOST_CHARACTERS) -> str:
     """Cut a text in the middle to `most` characters."""
     if len(text) <= most:
         return text
@@ -61,7 +61,7 @@ def as_markdown(text: str) -> str:
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escaped(text, "\n")).replace("](", "]\\(")
 
 
-def one_line(text: str, most: int = LINE) -> str:
+def one_line(text: str, most: int = MOST_OF_LINE) -> str:
     """Put a text on one bounded line, without control characters."""
     # Cut first: a stranger's text may be of any length.
     return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()), most)
@@ -70,7 +70,7 @@ def one_line(text: str, most: int = LINE) -> str:
 def suggest(name: str, valid: Iterable[str]) -> str:
     """Suggest a near valid name, or list the valid names."""
     names = list(valid)
-    matches = difflib.get_close_matches(name[:MOST], names, n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(name[:MOST_CHARACTERS], names, n=1, cutoff=0.6)
     if matches:
         return f"did you mean {matches[0]!r}?"
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""

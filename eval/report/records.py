@@ -22,20 +22,20 @@ from remedy.files import write_text
 FOLDER = "records"
 TITLE = "Failures to look at"
 HEAD = ["Record", "Class", "Recipe", "Condition", "Program", "Tokens", "First error", "Role"]
-MOST = 10
+MOST_OF_CLASS = 10
 """Records shown of a failure class."""
-LONGEST = 4_000
+MOST_TOKENS = 4_000
 """The most tokens, true and written, of a record shown."""
 
 
 def chosen(records: pd.DataFrame) -> pd.DataFrame:
-    """Choose up to `MOST` records of each failure class, short ones first, and `name` them.
+    """Choose up to `MOST_OF_CLASS` records of each failure class, short ones first, and `name` them.
 
     Conditions take turns, and a cluster comes once in a class. Truncated records have no error to see.
     """
     size = records[list(ROLE_COLUMNS.values())].sum(axis=1) + records["written_tokens"]
     # Only errors that a reader can find on a page.
-    eligible = (records["first_error_frame"] >= 0) & (size <= LONGEST) & (records["failure"] != Failure.TRUNCATED)
+    eligible = (records["first_error_frame"] >= 0) & (size <= MOST_TOKENS) & (records["failure"] != Failure.TRUNCATED)
     short = records.assign(size=size)[eligible].sort_values(["size", "frames_right", "example", "index"])
     order = records[["run", "condition"]].drop_duplicates()
     order = order.assign(nth=order.groupby("run").cumcount()).sort_values("nth", kind="stable")
@@ -44,7 +44,7 @@ def chosen(records: pd.DataFrame) -> pd.DataFrame:
         groups = dict(list(short[short["failure"] == kind].groupby(["run", "condition"])))
         waiting = deque(groups[key] for key in zip(order["run"], order["condition"]) if key in groups)
         clusters: set[str] = set()
-        while waiting and len(clusters) < MOST:
+        while waiting and len(clusters) < MOST_OF_CLASS:
             group = waiting.popleft()
             unseen = group[~group["cluster"].isin(clusters)].head(1)
             if len(unseen):

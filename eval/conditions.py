@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import SAMPLE, Example, examples
 from remedy.data_gen.tasks import Task
+from remedy.data_gen.traces.kinds import kinds
 from remedy.eval.checkpoint import Subject
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles
@@ -22,7 +24,10 @@ def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
     if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
         raise ConfigError(f"diagnostics: the condition {twice} is there twice: remove one")
     _refuse_idle(config, subject, found)
-    return found
+    supervised = (subject.training or {}).get("supervised")
+    if supervised is None:
+        return found
+    return [condition.model_copy(update={"supervised": tuple(supervised)}) for condition in found]
 
 
 def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -> None:
@@ -54,3 +59,21 @@ def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -
 
 def _grid(config: EvalConfig, data: DataConfig, split: str, trained_on: Task | None) -> list[Condition]:
     return [one for diagnostic in config.diagnostics for one in diagnostic.conditions(data, split, trained_on)]
+
+
+def outcomes(condition: Condition, metric: str) -> float:
+    """Count the outcomes that a metric has on a condition's programs, as the first `SAMPLE` of them show."""
+    if metric == "answer":
+        return condition.examples
+    data = condition.data.changed({"reveal.max_tokens": None})  # without a tokenizer the budget is unknown
+    first = examples(data, condition.split, range(min(SAMPLE, condition.examples)))
+    return condition.examples * sum(_outcomes(one, data, metric) for one in first) / len(first)
+
+
+def _outcomes(example: Example, data: DataConfig, metric: str) -> int:
+    if metric == "changed_state":
+        return len(kinds(example.trace, example.frames, example.reveal)["changed_states"])
+    frames = [frame.as_read(data.string_encoding) for frame in example.frames]
+    if metric == "state":
+        return sum(frame.locals is not None for frame in frames)
+    return sum(frame.event is not None or bool(frame.source) for frame in frames)

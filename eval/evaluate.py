@@ -18,13 +18,15 @@ import torch
 
 from remedy.checksums import DamagedFile, digest_of
 from remedy.data_gen.examples import Example
+from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import text_hash
+from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.checkpoint import Subject, describe, for_checkpoint, load_evaluated
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import check_interpreter
-from remedy.eval.decoding.forcings import constraint_of
+from remedy.eval.decoding.forcings import TEACHER_FORCED, constraint_of, fed_roles, forcing_name
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.permutation import solved_horizons
 from remedy.eval.distributed import Rank
@@ -40,7 +42,7 @@ from remedy.eval.records.folder import (
     refuse_unprintable,
 )
 from remedy.eval.records.generations import Generation, read_generations, write_generations
-from remedy.eval.records.remarks import of_condition, untrained
+from remedy.eval.records.remarks import Knowledge, of_condition
 from remedy.eval.records.schema import CURE, read_records, token_counts, write_records
 from remedy.eval.records.summary import ConditionSummary, summarise, write_summary
 from remedy.eval.scoring import score_batch, write_batch
@@ -130,7 +132,7 @@ def evaluate(
         **({"new_tokens": len(tokenizer.new_ids)} if tokenizer.new_ids else {}),
         **plugins_section(),
     }
-    why = untrained(subject.training, len(tokenizer.new_ids))
+    knowledge = Knowledge(subject.training, len(tokenizer.new_ids))
     work = _Work(generator, tokenizer, config, directory, name, digest_of(request), rank)
     path, summaries = directory / SUMMARY, list[ConditionSummary]()
     with owned(directory) if rank.is_main else contextlib.nullcontext():
@@ -138,6 +140,7 @@ def evaluate(
             claim(directory, request)
             tokenizer.save(directory)  # for `remedy show`: what was written is kept as token ids
             keep_reading(directory, generator.report)
+            _warn_of_untaught(conditions, tokenizer, knowledge)
         if rank.several:
             rank.keep_beating(directory / UNFINISHED)
         for number, condition in enumerate(conditions, start=1):
@@ -145,13 +148,27 @@ def evaluate(
             meter = Meter(number, len(conditions), condition.examples, say, rank.process.world_size)
             records = work.records(condition, meter)
             if records is not None:
-                found = summarise(records, why)
+                found = summarise(records, knowledge)
                 progress(_done(number, len(conditions), condition, found[0]))
                 summaries += found
         if rank.is_main:
             shutil.rmtree(directory / UNFINISHED, ignore_errors=True)
             write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
+
+
+def _warn_of_untaught(conditions: Sequence[Condition], tokenizer: TraceTokenizer, knowledge: Knowledge) -> None:
+    """Say, before anything is decoded, where a model has to write what it was never taught, going by one example."""
+    said = set[str]()
+    for condition in conditions:
+        if condition.supervised is None or fed_roles(condition.forcing) == TEACHER_FORCED:
+            continue
+        [(_, truth)] = encoded_examples(condition.data, tokenizer, condition.split, range(1))
+        one_token = FORMATS[condition.data.format].one_token
+        lacks = knowledge.lacks(forcing_name(condition.forcing), one_token, set(map(Role, truth.roles)))
+        if lacks and lacks not in said:
+            said.add(lacks)
+            log.warning("%s: %s", condition.slug, lacks)
 
 
 def _done(number: int, of: int, condition: Condition, summary: ConditionSummary) -> Progress:

@@ -1,25 +1,35 @@
-"""`remedy run --plan`: what an experiment will run, and what its comparisons can see. Nothing is trained."""
+"""`remedy run --plan`: what an experiment's comparisons can see, what it will run, and what that costs. Nothing is kept."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, cast
 
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from remedy.eval.conditions import outcomes
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.diagnostics import Condition
+from remedy.eval.records.folder import REQUEST, read_request
+from remedy.eval.records.schema import FRAMES, with_changed
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.defaults import default_comparisons
+from remedy.eval.report.planned import EVALUATION
+from remedy.eval.report.reading import read_evaluations
 from remedy.eval.report.verdicts import ALONE
-from remedy.eval.stats.power import CORRELATION, RATE, SPREAD, decidable, seeds_for_fixed
+from remedy.eval.report.wording import METRICS, plural
+from remedy.eval.stats.power import CORRELATION, RATE, SPREADS, WITHIN, decidable, independent, seeds_for_fixed
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, conditions, expand, trials
 from remedy.launch.train import given_programs
 from remedy.models.config import DecoderSettings
+from remedy.settings import UserError
 
 Variants = Mapping[str, list[Job]]
 
@@ -43,21 +53,22 @@ def print_plan(
     rate: float | None = None,
     spread: float | None = None,
     console: Console | None = None,
-) -> None:
-    """Print the plan of an experiment. `rate`: the baseline's rate that is assumed; `spread`: the standard deviation of seeds.
+) -> list[Job]:
+    """Print the plan of an experiment, but for its cost; returns its trials and runs. `rate`: the baseline's rate that is assumed, by
+    default as in runs that are done, or `RATE`; `spread`: the standard deviation of seeds, likewise.
 
     Raises:
         UserError: as `expand`, or a diagnostic does not fit its data.
     """
     console = console or Console()
-    rate, spread = RATE if rate is None else rate, SPREAD if spread is None else spread
-    jobs = expand(config, where)
+    jobs, tried = expand(config, where), trials(config, where)
     check_programs(jobs)
     variants = _by_variant(jobs)
     asked = {name: conditions(jobs[0]) for name, jobs in variants.items()}
-    _print_runs(config, variants, asked, _by_variant(trials(config, where)), console)
-    _print_conditions(asked, console)
     _print_comparisons(config, variants, asked, rate, spread, console)
+    _print_conditions(asked, console)
+    _print_runs(config, variants, asked, _by_variant(tried), console)
+    return [*tried, *jobs]
 
 
 def check_programs(jobs: Sequence[Job]) -> None:
@@ -110,16 +121,12 @@ def _print_runs(
     tried: Variants,
     console: Console,
 ) -> None:
-    table = Table("variant", "runs", "steps", "rows", "evaluated on", title="Runs")
-    planned = [
-        (f"{name}: selection", jobs, f"validation, {jobs[0].train.train.validation_examples:,}")
-        for name, jobs in tried.items()
-    ]
-    planned += [(name, jobs, f"{sum(one.examples for one in asked[name]):,}") for name, jobs in variants.items()]
-    for name, jobs, evaluated in planned:
+    table = Table("variant", "runs", "trials", "steps", "examples", "evaluated on", title="Runs")
+    for name, jobs in variants.items():
         train = jobs[0].train.train
-        rows = train.total_steps * train.batch_size
-        table.add_row(name, str(len(jobs)), f"{train.total_steps:,}", f"{rows:,}", evaluated)
+        read = train.total_steps * train.batch_size * train.pack
+        counts = f"{len(jobs)}", f"{len(tried.get(name, ()))}", f"{train.total_steps:,}", f"{read:,}"
+        table.add_row(name, *counts, f"{sum(one.examples for one in asked[name]):,}")
     console.print(table)
     if tried:
         console.print(f"{sum(map(len, tried.values()))} trials choose settings on validation before the runs.")
@@ -144,43 +151,111 @@ def _print_comparisons(
     config: ExperimentConfig,
     variants: Variants,
     asked: Mapping[str, list[Condition]],
-    rate: float,
-    spread: float,
+    rate: float | None,
+    spread: float | None,
     console: Console,
 ) -> None:
-    comparisons = comparisons_of(config, [job for mine in variants.values() for job in mine])
+    jobs = [job for mine in variants.values() for job in mine]
+    comparisons, records = comparisons_of(config, jobs), _records(jobs)
     # Sides that are fed different roles, as far as they say what they are fed, are a diagnosis.
     fed = [{fed_as(str(side.where.get("forcing"))) for side in (one.baseline, one.treatment)} for one in comparisons]
     judged = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]
     others = sum(not one.primary for one in judged)
-    table = Table("compared", "seeds", "examples", "alone", f"of {others}", title="What can be decided (power 80 %)")
+    head = "compared", "seeds", "of", "baseline", "spread", "alone", f"of {others}"
+    table = Table(*head, title="What can be decided (power 80 %)")
+    rows = []
     for one in judged:
         sides = [_compared(side, variants, asked) for side in (one.baseline, one.treatment)]
-        seeds = f"{len(sides[1].jobs)} to {len(sides[0].jobs)}"
-        found = [side.condition for side in sides if side.condition is not None]
-        if len(found) < len(sides):
-            table.add_row(one.mitigation, seeds, "no such condition", "", "")
-            continue
-        examples = min(condition.examples for condition in found)
-        clusters = min(condition.data.task.clusters(condition.split, condition.examples) for condition in found)
-        assumed = sides[0].seeds, sides[1].seeds
-        matched = one.baseline.run == one.treatment.run or math.inf in assumed
-        alone, worst = (
-            decidable(one.asks, one.solved_at, assumed, matched, clusters, level, rate, spread)
-            for level in (ALONE, ALONE if one.primary else ALONE / others)
-        )
-        size = str(examples) if clusters == examples else f"{examples}, {clusters} independent"
-        table.add_row(one.mitigation, seeds, size, alone, worst)
+        levels = ALONE, ALONE if one.primary else ALONE / others
+        rows.append([one.mitigation, *_decidable(one, sides, records, levels, rate, spread)])
+        table.add_row(*rows[-1])
+    alone = [row[-2] for row in rows]
+    for why in dict.fromkeys(text for text in alone if text.startswith("nothing")):
+        console.print(f"{alone.count(why)} of {plural(len(rows), 'comparison')} can decide {why}.", style="bold")
     console.print(table)
     if left := len(comparisons) - len(judged):
         console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {left} more.")
-    console.print(
-        f"Assumed: baseline {rate:.0%} right (--rate), seeds {100 * spread:.0f} points apart (--spread, standard deviation; measured "
-        f"9 to 28 for one recipe), outcomes on a program correlated by {CORRELATION:g}; all executions of one function succeed or "
-        "fail together. The last column corrects for all comparisons (Holm, at worst). With one seed a side, a verdict is about these "
-        "runs only; below five, it compares how many trainings solve the task. "
-        f"Fixed takes {seeds_for_fixed()} seeds that all solve it."
+    console.print(_assumptions({one.metric for one in judged}, not records.empty))
+
+
+def _decidable(
+    comparison: Comparison,
+    sides: Sequence[Compared],
+    records: pd.DataFrame,
+    levels: Sequence[float],
+    rate: float | None,
+    spread: float | None,
+) -> list[str]:
+    """The cells of a comparison: seeds, outcomes, what is assumed of them, and what can be decided at each of the levels."""
+    seeds, metric = f"{len(sides[1].jobs)} to {len(sides[0].jobs)}", comparison.metric
+    found = [side.condition for side in sides if side.condition is not None]
+    if len(found) < len(sides):
+        return [seeds, "no such condition", "", "", "", ""]
+    units = min(outcomes(condition, metric) for condition in found)
+    clusters = min(condition.data.task.clusters(condition.split, condition.examples) for condition in found)
+    rates = [_rates(records, side, metric) for side in sides]
+    spreads = [float(one.std(ddof=1)) for one in rates if len(one) > 1]
+    seen = ["*" if rate is None and len(rates[0]) else "", "*" if spread is None and spreads else ""]
+    if rate is None:
+        rate = float(rates[0].mean()) if len(rates[0]) else RATE
+    if spread is None:
+        spread = max(spreads, default=SPREADS[metric][0])
+    assumed = sides[0].seeds, sides[1].seeds
+    matched = comparison.baseline.run == comparison.treatment.run or math.inf in assumed
+    given = comparison.asks, comparison.solved_at, assumed, matched, clusters
+    effective = None if metric == "answer" else independent(units, clusters)
+    what = METRICS[metric][1].partition(",")[0] or "examples"
+    size = f"{units:,.0f} {what}" + ("" if clusters == units else f" in {clusters:,} clusters")
+    said = [decidable(*given, level, rate, spread, effective) for level in levels]
+    return [seeds, size, f"{rate:.0%}{seen[0]}", f"{100 * spread:.0f}{seen[1]}", *said]
+
+
+def _assumptions(metrics: set[str], any_records: bool) -> str:
+    """The sentences on what a table of power assumes."""
+    usual = "; ".join(
+        f"{100 * spread:.0f} of {metric.replace('_', ' ')}s ({100 * low:.0f} to {100 * high:.0f} in half of results/study's recipes)"
+        for metric, (spread, low, high) in SPREADS.items()
+        if metric in metrics
     )
+    own = " * As in the runs of this experiment that are done." if any_records else ""
+    said = [
+        f"Assumed: a baseline of {RATE:.0%} (--rate); a standard deviation of seeds' rates, in points (--spread), of {usual}.{own}",
+        f"Outcomes of two models on a program are correlated by {CORRELATION:g}.",
+    ]
+    if "answer" in metrics:
+        said.append("All answers in a cluster, such as executions of one function, are right or wrong together.")
+    if metrics - {"answer"}:
+        said.append(f"States or actions in a cluster are correlated by {WITHIN:g}.")
+    return " ".join(said) + (
+        " The last column corrects for all comparisons (Holm, at worst). With one seed a side, a verdict is about these runs only; "
+        f"below five, it compares how many trainings solve the task. Fixed takes {seeds_for_fixed()} seeds that all solve it."
+    )
+
+
+def _records(jobs: Sequence[Job]) -> pd.DataFrame:
+    """The records of runs that are done and evaluated as is asked."""
+    with contextlib.suppress(UserError):
+        folders = [Path(job.folder, EVALUATION) for job in jobs]
+        requests = [read_request(one) if (one / REQUEST).exists() else {} for one in folders]
+        asked = [(job.name, job.evaluate.asked if job.evaluate else None) for job in jobs]
+        done = [
+            f
+            for f, request, own in zip(folders, requests, asked)
+            if (request.get("run"), request.get("evaluation")) == own
+        ]
+        return with_changed(read_evaluations(done).records)
+    return pd.DataFrame()
+
+
+def _rates(records: pd.DataFrame, side: Compared, metric: str) -> pd.Series:
+    """Each run's rate in the records."""
+    share, count = FRAMES.get(metric, ("right", ""))
+    if side.condition is None or share not in records:
+        return pd.Series(dtype=float)
+    named = records["run"].isin([job.name for job in side.jobs]) & (records["condition"] == side.condition.slug)
+    mine = records[named & records[share].notna()]
+    of = mine[count].astype(float) if count else pd.Series(1.0, mine.index)
+    return (mine[share].astype(float) * of).groupby(mine["run"]).sum() / of.groupby(mine["run"]).sum()
 
 
 def _compared(side: Side, variants: Variants, asked: Mapping[str, list[Condition]]) -> Compared:

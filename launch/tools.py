@@ -134,13 +134,19 @@ def run(
     config: Annotated[str, typer.Argument(help="YAML of an experiment")],
     overrides: Overrides = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="print runs and the smallest differences seen; train nothing")
+        bool, typer.Option("--plan", help="print what can be decided, the runs and their cost; train nothing")
     ] = False,
     rate: Annotated[
-        MaybeFloat, typer.Option(min=0, max=1, help="with --plan: the baseline's rate (default: 0.5)")
+        MaybeFloat,
+        typer.Option(min=0, max=1, help="with --plan: the baseline's rate (default: as in runs that are done, or 0.5)"),
     ] = None,
     spread: Annotated[
-        MaybeFloat, typer.Option(min=0, max=1, help="with --plan: deviation of seeds' rates (default: 0.1)")
+        MaybeFloat,
+        typer.Option(
+            min=0,
+            max=1,
+            help="with --plan: deviation of seeds' rates (default: as in runs that are done, or by metric)",
+        ),
     ] = None,
     slurm: Annotated[MaybePath, target("write the scripts of a Slurm array to this folder instead")] = None,
     job: Annotated[MaybeInt, typer.Option(help="do this run alone, counted from 0")] = None,
@@ -160,8 +166,9 @@ def run(
     settings = load(ExperimentConfig, config, overrides or [])
     if plan:
         from remedy.launch.plan import print_plan
+        from remedy.launch.plan_cost import print_cost
 
-        print_plan(settings, config, rate, spread)
+        print_cost(settings, print_plan(settings, config, rate, spread))
         return
     if slurm is None and job is None and not report_only:
         with owned(Path(settings.output)):  # else it is first said after imports of seconds

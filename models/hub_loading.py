@@ -23,6 +23,8 @@ from remedy.models.model_manifest import model_files
 from remedy.settings import UserError
 
 T = TypeVar("T")
+MADE = Path("pretrained/smollm2")
+"""The folder that `make pretrained` makes."""
 MOST_BYTES = 1 << 26
 """Of a file beside weights, which is read whole: the largest tokenizers have 40 MB."""
 _LAYERS = re.compile("(layer|block)s?$")
@@ -34,6 +36,12 @@ _WHERE_THERE_IS_ONE = {
 }
 WEIGHTS = 16
 """Weights for each byte of a file at most: half a byte each, eight times over for tied tables and modules that replace others."""
+
+
+def cannot_load(what: str, name: str, key: str) -> str:
+    """Begin the message on a model or tokenizer that cannot be loaded. `key`: the setting that names it."""
+    local = f"give the folder of a local copy as {key}, or check the hub's access"
+    return f"{what} {name!r} cannot be loaded: {'run `make pretrained` again' if Path(name) == MADE else local}"
 
 
 def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) -> T:

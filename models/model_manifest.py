@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from typing_extensions import TypedDict  # pydantic reads that of typing from Python 3.12
+from typing_extensions import NotRequired, TypedDict  # pydantic reads that of typing from Python 3.12
 
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.messages import shown
@@ -61,6 +61,8 @@ class Training(TypedDict):
     """Of the examples' choice and order."""
     kept_step: int
     """The step whose model was kept: the last, or the best by validation."""
+    supervised: NotRequired[list[str]]
+    """Roles that a loss was of; not there of a pretrained model whose vocabulary had the trace tokens, since it may know others."""
     stopped_early: bool
     """Whether validation ended it before its last step."""
     validation: dict[str, float] | None

@@ -15,7 +15,14 @@ from transformers import PreTrainedModel
 from remedy.messages import install, suggest
 from remedy.models.config import LoraSettings, PretrainedSettings
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.hub_loading import no_larger_than_its_files, read, read_model, refuse_pickles, refuse_vast
+from remedy.models.hub_loading import (
+    cannot_load,
+    no_larger_than_its_files,
+    read,
+    read_model,
+    refuse_pickles,
+    refuse_vast,
+)
 from remedy.models.model_manifest import ADAPTER_FILE
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 NO_CHOICE = {"_from_model_config", "use_cache", "output_attentions", "output_hidden_states"}
 """Entries of a generation configuration that choose no token."""
-CANNOT = "model {!r} cannot be loaded: give the folder of a local copy as its name, or check the hub's access"
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
 """Architectures whose kernels read the weight of `out_proj` past an adapter, so that PEFT refuses one (peft.tuners.tuners_utils)."""
 
@@ -56,7 +62,7 @@ def build_pretrained(
     options: dict[str, Any] = {"dtype": dtype if config.lora else torch.float32}
     if config.load_in_4bit:
         options = four_bit_options(dtype, f"cuda:{this_process().local_rank}")
-    model = read_model(config.name_or_path, CANNOT.format(config.name_or_path), **options)
+    model = read_model(config.name_or_path, cannot_load("model", config.name_or_path, "its name"), **options)
     if isinstance(model.config, DecoderConfig) and model.config.tokenizer_fingerprint != tokenizer.fingerprint:
         raise UserError(
             f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
@@ -150,7 +156,7 @@ def load_adapted(
     if not (folder / "adapter_model.safetensors").is_file():  # in whose place PEFT would take a pickle
         raise UserError(f"{what} (adapter_model.safetensors is missing)")
     name = str(adapter_settings(folder).base_model_name_or_path)
-    model = read_model(name, CANNOT.format(name), **{"dtype": dtype, **(options or {})})
+    model = read_model(name, cannot_load("model", name, "its name"), **{"dtype": dtype, **(options or {})})
     fit_tokenizer(model, tokenizer)
     with no_larger_than_its_files(str(folder)):
         adapted = read(what, lambda: peft.PeftModel.from_pretrained(model, str(folder)))

@@ -2,7 +2,7 @@
 
 Special tokens are placed by id and text is never parsed for them, so a program whose source spells `<|frame_sep|>` cannot
 forge one. `string_tokenization: characters` cuts the text of string values into one token per character inside a subword
-vocabulary, the text unchanged.
+vocabulary, the text unchanged; `filled` makes subwords of it as long by tokens that stand for no text.
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ class TraceTokenizer:
         """`stored`: what it was read from, to be written again as it is."""
         self.settings = settings
         self.backend = backend
-        self.vocab_size = backend.size
+        self._strings = getattr(settings, "string_tokenization", "subword")
+        self.filler_id = backend.size if self._strings == "filled" else None
+        self.vocab_size = backend.size + (self.filler_id is not None)
         self.special_ids = backend.special_ids
         self.stored = stored or {"config": settings.model_dump(), "backend": backend.stored()}
         self._special_of = {token: special for special, token in self.special_ids.items()}
-        self._cuts_strings = settings.cuts_strings
-        self._subwords = backend if isinstance(backend, SubwordBackend) and not settings.cuts_strings else None
+        self._subwords = backend if isinstance(backend, SubwordBackend) else None
         self._cache: dict[tuple[str, bool | Ranges], tuple[list[int], list[bool]]] = {}
 
     @property
@@ -86,8 +87,9 @@ class TraceTokenizer:
 
     @property
     def new_ids(self) -> list[int]:
-        """Ids of trace tokens that a pretrained vocabulary did not have."""
-        return list(self.backend.new_ids)
+        """Ids of trace tokens and fillers that a pretrained vocabulary did not have."""
+        fillers = [] if self.filler_id is None or self.settings.needs_data else [self.filler_id]
+        return [*self.backend.new_ids, *fillers]
 
     def encode(self, spans: Iterable[Span]) -> Encoded:
         """Ids with the role and frame of each, and whether it lies in a string.
@@ -122,7 +124,7 @@ class TraceTokenizer:
 
         A subword tokenizer would otherwise see text in other pieces than it was trained on.
         """
-        return _joined(spans) if self._subwords is not None else spans
+        return _joined(spans) if self._subwords is not None and self._strings == "subword" else spans
 
     def _cut(self, text: str, string: bool | Ranges) -> tuple[list[int], list[bool]]:
         """Ids of a text that is or is not a string's, or has ranges that are; and whether each id overlaps one."""
@@ -133,17 +135,30 @@ class TraceTokenizer:
             assert self._subwords is not None
             ids, offsets = self._subwords.text_ids_and_offsets(text)
             found = ids, _overlapping(offsets, string)
+        elif string and self.filler_id is not None:
+            ids = self._filled(text, self.filler_id)
+            found = ids, [True] * len(ids)
         else:
-            parts = text if string and self._cuts_strings else [text]
+            parts = text if string and self._strings == "characters" else [text]
             ids = [token for part in parts for token in self.backend.text_ids(part)]
             found = ids, [string] * len(ids)
         if len(text) <= LONGEST_CACHED and len(self._cache) < CACHED:
             self._cache[text, string] = found
         return found
 
+    def _filled(self, text: str, filler: int) -> list[int]:
+        """Ids of a text's subwords, each followed by fillers for its characters after the first."""
+        assert self._subwords is not None
+        ids: list[int] = []
+        end = 0
+        for token, (_, stop) in zip(*self._subwords.text_ids_and_offsets(text)):
+            ids += [token, *[filler] * (stop - end - 1)]
+            end = max(end, stop)
+        return ids
+
     def string_ids(self, text: str) -> list[int]:
         """Ids of the text of a string value, as this tokenizer cuts it."""
-        return self._cut(text, self._cuts_strings)[0]
+        return self._cut(text, self._strings != "subword")[0]
 
     def count(self, spans: Iterable[Span]) -> int:
         """Return how many tokens the spans have."""
@@ -161,7 +176,7 @@ class TraceTokenizer:
         return counts
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of the ids; special tokens appear under their names."""
+        """Text of the ids; special tokens appear under their names, fillers not at all."""
         return "".join(piece.value if isinstance(piece, Special) else piece for piece in self.pieces(ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str | Special]:
@@ -175,6 +190,7 @@ class TraceTokenizer:
             raise TokenizerError(
                 f"ids from {min(read)} to {max(read)} are not all of a vocabulary of {self.vocab_size}"
             )
+        read = [token for token in read if token != self.filler_id]
         found: list[str | Special] = []
         start = 0
         for at in [at for at, token in enumerate(read) if token in self._special_of]:
@@ -201,7 +217,7 @@ class TraceTokenizer:
     def publish(self, directory: Path) -> None:
         """Write the vocabulary of a model that was trained from scratch as Transformers reads it (`AutoTokenizer`, `pipeline`), where
         the kind can be said so. There, and there alone, the names of special tokens are taken for these in text."""
-        model = self.backend.published()
+        model = self.backend.published() if self.filler_id is None else None
         if model is None:
             return
         settings = {

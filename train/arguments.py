@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback, TrainingArguments
+from torch import nn
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from remedy.messages import install
+from remedy.models.cpu_training import use_fast_layers
 from remedy.models.decoder import Block, DecoderForCausalLM
+from remedy.models.protocol import CausalLM
 from remedy.processes import module_command, this_process
 from remedy.settings import ConfigError, UserError
 from remedy.train.config import DeepSpeedSettings, RunConfig, TrainSettings
+from remedy.train.masters import MasterWeights
 
 JSON_FILE = "deepspeed.json"
 FILLED: dict[str, Any] = {
@@ -143,6 +147,34 @@ class FixUniversalOptimizerState(TrainerCallback):
             group["weight_decay"] = decay
 
 
+def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
+    """Let a pretrained model learn on a CPU with weights in bfloat16; returns what the Trainer needs for that.
+
+    Autocast alone would cast them in every step. Of a whole model the linear layers are held so, and autocast keeps what flows between
+    layers in float32. With LoRA that is in bfloat16, as the frozen weights are; so are then the adapters, without autocast.
+    """
+    adapted = hasattr(model, "get_base_model")
+    base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
+    kept = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
+    if not (arguments.bf16 and arguments.use_cpu) or arguments.deepspeed:
+        return {}
+    if isinstance(base, DecoderForCausalLM) or kept:
+        return {}
+    if not adapted:
+        tables = {id(module.weight) for module in base.modules() if isinstance(module, nn.Embedding)}
+        linear = [module.weight for module in base.modules() if isinstance(module, nn.Linear)]
+        rounded = [weight for weight in linear if id(weight) not in tables]
+    else:
+        arguments.bf16, arguments.mixed_precision = False, "no"
+        rounded = [weight for weight in model.parameters() if weight.requires_grad]
+    for weight in rounded:  # PEFT leaves whole embeddings in the precision of frozen weights
+        weight.data = weight.data.float()
+    if not config.train.torch_compile:
+        use_fast_layers(model)
+    options = Trainer.get_optimizer_cls_and_kwargs(arguments)[1]
+    return {"optimizer_cls_and_kwargs": (MasterWeights, {**options, "rounded": rounded})}
+
+
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:
     """Hugging Face's arguments for a run over `world_size` processes; making them joins the process group.
 
@@ -189,7 +221,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         disable_tqdm=True,  # `progress` shows one line instead
         eval_strategy="steps" if settings.evaluate_every else "no",
         eval_steps=settings.evaluate_every,
-        metric_for_best_model=settings.keep_best,
+        metric_for_best_model=settings.keep_best or ("loss" if settings.patience is not None else None),
         save_steps=settings.save_steps,
         save_total_limit=None,  # `Checkpoints` prunes, once a checkpoint is sealed
         report_to=[],

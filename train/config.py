@@ -103,7 +103,8 @@ class TrainSettings(Settings):
     adam_beta2: float = Field(default=0.98, gt=0, lt=1)
     """AdamW's decay rate of the mean squared gradient."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """bf16 and fp16 compute in half precision on weights kept in float32; fp16 on CUDA only."""
+    """bf16 and fp16 compute in half precision on weights kept in float32; fp16 on CUDA only. On a CPU, bf16 pays with
+    AMX instructions."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass in place of keeping them, to save memory."""
     torch_compile: bool = False
@@ -123,14 +124,14 @@ class TrainSettings(Settings):
     data_seed: int = Field(default=0, ge=0, lt=MOST_SEEDS)
     """Seed of the choice and order of training examples; `data.seed` draws the programs of all splits."""
     evaluate_every: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Steps between validations, and one after the last step: teacher-forced loss and exact match by role on held-out examples. Null:
-    no validation."""
+    """Steps between validations, and one after the last step: teacher-forced loss, and the share of frames' states, values and so on
+    that are right, on held-out examples. Null: no validation."""
     validation_examples: int = Field(default=256, ge=1, le=1_000_000)
     """Number of validation examples: the first of the validation split of `data` (and `mixture`)."""
     keep_best: Literal["loss", "exact_match"] | None = None
     """Keep the checkpoint with the best value of this validation metric (the first of equals) as the run's model; null: the last."""
     patience: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Stop after this many validations without improvement of `keep_best`; null: never."""
+    """Stop after this many validations without improvement of the validation loss, or of what `keep_best` names; null: never."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """CPU threads per training process; null: PyTorch's choice."""
     stacked: int | None = Field(default=None, ge=2, le=1000)
@@ -145,12 +146,8 @@ class TrainSettings(Settings):
                 f"batch_size ({self.batch_size}) must be a multiple of gradient_accumulation_steps "
                 f"({self.gradient_accumulation_steps})"
             )
-        idle = {"validation_examples": "without evaluate_every", "keep_best": "without evaluate_every"}
-        self.refuse_idle(
-            {} if self.evaluate_every is not None else idle | {"patience": "without evaluate_every and keep_best"}
-        )
-        if self.keep_best is None:
-            self.refuse_idle({"patience": "without keep_best"})
+        if self.evaluate_every is None:
+            self.refuse_idle(dict.fromkeys(("validation_examples", "keep_best", "patience"), "without evaluate_every"))
         if self.lr_scheduler_type != "cosine":
             self.refuse_idle({"min_lr_ratio": f"with lr_scheduler_type {self.lr_scheduler_type}"})
         for role, weight in self.loss_weights.items():

@@ -22,6 +22,7 @@ from remedy.data_gen.roles import Role
 from remedy.files import write_text
 from remedy.models.card import write_card
 from remedy.models.config import DecoderSettings, matched
+from remedy.models.cpu_training import precision_advice
 from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read
@@ -39,6 +40,7 @@ from remedy.train.arguments import (
     JSON_FILE,
     FixUniversalOptimizerState,
     gather_by_layer,
+    hold_in_bf16,
     to_universal,
     training_arguments,
     zero_stage,
@@ -109,7 +111,8 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if checkpoint is not None:
         callbacks.append(NewSchedule(checkpoint))
     show = tracking.samples if config.tracking.wandb else None
-    trainer = RowTrainer(config, tokenizer, rows, show, model=model, args=arguments, callbacks=callbacks)
+    options = hold_in_bf16(config, arguments, model)
+    trainer = RowTrainer(config, tokenizer, rows, show, model=model, args=arguments, callbacks=callbacks, **options)
     if process.is_main:
         announce(config, model, arguments.device)
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
@@ -190,7 +193,8 @@ def _finish(
     tokenizer.save(output)
     if isinstance(config.model, DecoderSettings):
         tokenizer.publish(output)
-    write_json(output / TRAINING, {**training_account(config, state, computed), **plugins_section()})
+    account = training_account(config, tokenizer, state, computed)
+    write_json(output / TRAINING, {**account, **plugins_section()})
     write_card(output)
     seal_model(output)
 
@@ -213,14 +217,16 @@ def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderC
     return DecoderConfig.from_settings(config, tokenizer.vocab_size, tokenizer.fingerprint, **ids)
 
 
-def training_account(config: RunConfig, state: TrainerState, computed: Computed | None) -> Training:
+def training_account(
+    config: RunConfig, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
+) -> Training:
     """Account for a finished training: its steps, examples, tokens, FLOPs and validation."""
     settings = config.train
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
     validated = {record["step"]: record for record in state.log_history if "eval_loss" in record}
     figures = {n.removeprefix("eval_"): f for n, f in validated.get(step, {}).items() if n.startswith("eval_")}
-    return {
+    account: Training = {
         "steps": state.global_step,
         "examples": state.global_step * settings.batch_size * settings.pack,
         "tokens": state.num_input_tokens_seen,
@@ -234,6 +240,9 @@ def training_account(config: RunConfig, state: TrainerState, computed: Computed 
         "curve": [(at, one["eval_loss"], one["eval_exact_match"]) for at, one in validated.items()],
         "computed": computed,
     }
+    if isinstance(config.model, DecoderSettings) or tokenizer.new_ids:
+        account["supervised"] = list(settings.loss_roles)
+    return account
 
 
 def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
@@ -262,6 +271,9 @@ def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
     """Log what is trained, and by which kernels."""
     count, steps = f"{parameter_count(model):,}", config.train.total_steps
     log.info("%s: %s trained parameters, %d steps", config.name, count, steps)
+    advice = precision_advice(config.train.precision) if device.type == "cpu" else None
+    if advice is not None and not isinstance(config.model, DecoderSettings):
+        log.warning("%s", advice)
     if isinstance(config.model, DecoderSettings) and config.model.match is not None:
         log.info("%s", matched(config.model).sentence(config.model.match))
     if isinstance(model, DecoderForCausalLM):

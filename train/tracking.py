@@ -243,7 +243,9 @@ class ProgressLine(TrainerCallback):
         if kind is None or not state.is_world_process_zero:
             return
         if kind == "eval_loss":
-            self.figures[kind] = f"validation loss {logs['eval_loss']:.4g}, {logs['eval_exact_match']:.1%} exact"
+            right = {key.removeprefix("eval_right_"): share for key, share in logs.items() if "eval_right_" in key}
+            shares = ", ".join(f"{role} {share:.1%}" for role, share in right.items())
+            self.figures[kind] = f"validation loss {logs['eval_loss']:.4g}, right: {shares}"
         else:
             left = duration(self.speed.left(state.global_step, state.max_steps))
             said = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s"

@@ -33,6 +33,7 @@ from remedy.train.checkpoints import latest_intact
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Collator, Rows, by_length, example_lengths
 from remedy.train.losses import Head, mean_loss
+from remedy.train.masters import MasterWeights
 from remedy.train.processes import largest, summed
 from remedy.train.validation import Sample, Validation, validation_rows
 
@@ -112,8 +113,8 @@ class RowTrainer(Trainer):
             data_collator=Collator(
                 tokenizer.pad_id,
                 settings.supervised(),
-                # On a CPU, memory grows with each width that is computed in bf16: one training was killed at 17 GB.
-                multiple=64 if settings.precision == "bf16" and kwargs["args"].device.type == "cpu" else 1,
+                # On a CPU, oneDNN keeps kernels for each width that is computed in bf16.
+                multiple=16 if settings.precision == "bf16" and kwargs["args"].device.type == "cpu" else 1,
                 limit=limit.tokens if limit is not None else None,
                 weights=settings.weights() if settings.loss_weights else None,
             ),
@@ -287,7 +288,9 @@ class RowTrainer(Trainer):
             super()._save_checkpoint(*args, **kwargs)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        with saving(Path(output_dir or self.args.output_dir or ".")):
+        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # inside Accelerate's wrapper
+        whole = optimizer.restored() if isinstance(optimizer, MasterWeights) else contextlib.nullcontext()
+        with saving(Path(output_dir or self.args.output_dir or ".")), whole:
             super().save_model(output_dir, _internal_call)
 
     def check_losses(self) -> None:

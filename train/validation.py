@@ -1,4 +1,4 @@
-"""Validation while training: the loss and the exact matches of held-out examples, role by role, each token from the true past."""
+"""Validation while training: the loss and what is right of held-out examples, role by role, each token from the true past."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ class Sample(NamedTuple):
 class Validation:
     """Held-out examples, each a list of rows, and a model's figures on them.
 
-    An example's role is an exact match if the model would have chosen each of its tokens, given the true tokens before. Where the
-    learnt roles are all that a forcing leaves to the model, this is the share of examples that it decodes without a fault.
+    A frame's part of a role is right, and an example an exact match, if the model would have chosen each of its learnt tokens, given
+    the true tokens before. Where the learnt roles are all that a forcing leaves to the model, exact matches are the share of examples
+    that it decodes without a fault.
     """
 
     def __init__(
@@ -77,31 +78,40 @@ class Validation:
         ordered = sorted(numbered, key=lambda one: len(one[0].ids))
         self.rows, self.example_of = [row for row, _ in ordered], np.array([number for _, number in ordered])
         self.pad_id, self.batch_size, self.examples = pad_id, batch_size, len(examples)
-        learnt = np.concatenate([row.roles[1:] for row in self.rows])
-        self.roles = [role for role in sorted(roles) if (learnt == role).any()]
+        present = np.concatenate([row.roles[1:] for row in self.rows])
+        self.roles = [role for role in sorted(roles) if (present == role).any()]
+        lengths = [row.size - 1 for row in self.rows]
+        frames = np.concatenate([row.frames[1:] for row in self.rows])
+        learnt = np.isin(present, self.roles)
+        # Of each learnt token, in the order of rows: the example, frame and role that it is a part of.
+        owners = np.stack([np.repeat(self.example_of, lengths), frames, present], axis=1)[learnt]
+        self.parts, part_of = np.unique(owners, axis=0, return_inverse=True)
+        self.part_of = part_of.reshape(-1)
+        self.begins = np.concatenate([[0], np.cumsum(learnt)])[np.concatenate([[0], np.cumsum(lengths)])]
 
     def figures(
         self, model: CausalLM, device: torch.device, process: Process, head: Head | None = None
     ) -> dict[str, float]:
-        """`loss` (mean over tokens) and `exact_match` (share of examples), and each by role: `loss_state`, `exact_match_state`.
+        """`loss` (mean over tokens) and `exact_match` (share of examples), and by role `loss_state` and `right_state` (share of frames'
+        parts).
 
         Every process takes a share of the batches, and gets the figures of all. `head`: the model's, if it can score without the logits
         of all tokens.
         """
         sums = np.zeros((len(self.roles) + 1, 2))
-        tokens = np.zeros((len(self.roles) + 1, 2, self.examples))
+        wrong = np.zeros(len(self.parts))
         for start, counts in self._batches(process):
-            stop = start + self.batch_size
-            losses, of_rows = self._of_batch(model, device, self.rows[start:stop], head)
+            stop = min(start + self.batch_size, len(self.rows))
+            losses, mistakes = self._of_batch(model, device, self.rows[start:stop], head)
             if counts:
                 sums += losses
-                np.add.at(tokens.T, self.example_of[start:stop], of_rows.T)  # an example may have several rows
-        sums, tokens = (summed(torch.from_numpy(part)).numpy() for part in (sums, tokens))
-        learnt, wrong = (tokens > 0).swapaxes(0, 1)
-        exact = (learnt & ~wrong).sum(-1) / learnt.sum(-1)
+                np.add.at(wrong, self.part_of[self.begins[start] : self.begins[stop]], mistakes)
+        sums, wrong = (summed(torch.from_numpy(part)).numpy() for part in (sums, wrong))
         names = ["", *(f"_{role.label}" for role in self.roles)]
         figures = {f"loss{name}": float(row[0] / row[1]) for name, row in zip(names, sums)}
-        return figures | {f"exact_match{name}": float(share) for name, share in zip(names, exact)}
+        examples, roles = self.parts[:, 0], self.parts[:, 2]
+        figures["exact_match"] = 1 - len({*examples[wrong > 0]}) / len({*examples})
+        return figures | {f"right_{role.label}": float((wrong[roles == role] == 0).mean()) for role in self.roles}
 
     def samples(self, model: CausalLM, device: torch.device, tokenizer: TraceTokenizer) -> list[Sample]:
         """Predict the learnt tokens of the first `SHOWN` examples' first rows, each from the true past, on every process alike."""
@@ -131,9 +141,9 @@ class Validation:
 
     def _of_batch(
         self, model: CausalLM, device: torch.device, rows: list[Tokens], head: Head | None
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """For all learnt roles together, then for each: the sum of losses, and tokens (R, 2); and of every row, tokens, and those that
-        are wrong (R, 2, B)."""
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """For all learnt roles together, then for each: the sum of losses, and tokens (R, 2); and of each learnt token, in the order of
+        rows, 1 if it is wrong, else 0."""
         ids, roles = padded(rows, self.pad_id)
         learnt = np.isin(roles[:, 1:], self.roles)
         batch, where = torch.from_numpy(ids).to(device), torch.from_numpy(learnt).to(device)
@@ -148,10 +158,6 @@ class Validation:
                 with head.scoring(labels):
                     scores = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][where]
         losses, wrong = scores.double().cpu().numpy().T
-        row_of, role_of = np.nonzero(learnt)[0], roles[:, 1:][learnt]
-        sums = np.zeros((len(self.roles) + 1, 2))
-        of_rows = np.zeros((len(self.roles) + 1, 2, len(rows)), np.int64)
-        for place, mine in enumerate([learnt[learnt], *(role_of == role for role in self.roles)]):
-            sums[place] = losses[mine].sum(), mine.sum()
-            of_rows[place] = [np.bincount(row_of[part], minlength=len(rows)) for part in (mine, mine & (wrong > 0))]
-        return sums, of_rows
+        role_of = roles[:, 1:][learnt]
+        masks = [learnt[learnt], *(role_of == role for role in self.roles)]
+        return np.array([[losses[mine].sum(), mine.sum()] for mine in masks]), wrong

@@ -1,4 +1,4 @@
-"""The composition task: func_A(func_B(... func_C(x))) to a chosen depth, nested or flattened into temporaries."""
+"""The composition task: func_A(func_B(... func_C(x))) to a chosen depth, nested, flattened into temporaries, or in many lines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from pydantic import Field, model_validator
 from remedy import rng
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.splits import ALL, SEEN, SPLITS, split_of, stream_of, text_hash
-from remedy.data_gen.tasks.families import FAMILIES, LETTERS
+from remedy.data_gen.tasks.families import FAMILIES, LETTERS, Texts, expression
 from remedy.data_gen.tasks.small_spaces import outcomes
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Task, too_few_programs
 from remedy.messages import shown, suggest
 from remedy.registry import one_of
-from remedy.settings import low_high
+from remedy.settings import ConfigError, low_high
 
 LONGEST = 10_000
+MOST_LINES = 1000
 LISTED = 10_000
 """Spaces of at most so many programs, counted as often as they can be drawn, are listed."""
 
@@ -37,19 +38,24 @@ class CompositionTask(Task):
     """Number of composed calls, fixed or drawn from [low, high]."""
     flatten: bool = False
     """Write each call on its own line, with its result in a temporary variable."""
+    parallel: int = Field(default=1, ge=1, le=MOST_LINES)
+    """Compositions of a program, each a line `t = ...` on an input of its own. Several need `split_by: inputs`, and have each function
+    equally often, as nearly as they can."""
     input_length: tuple[int, int] = (3, 8)
     """Characters of a random input string."""
     alphabet: str = Field(default=LETTERS, min_length=1)
     """The letters of random strings."""
-    split_by: Literal["program", "functions"] = "program"
+    split_by: Literal["program", "functions", "inputs"] = "program"
     """The unit that no two splits share: `program`, or the sequence of composed functions with any input. Single functions are in all
-    splits, each of their programs in one."""
+    splits, each of their programs in one. `inputs`: what functions are first applied to, and arguments that are drawn as it is."""
     held_out_functions: tuple[str, ...] = ()
     """Functions that the train split never has."""
     held_out_depths: tuple[int, ...] = ()
     """Depths that the train split never has."""
     held_out_pairs: tuple[tuple[str, str], ...] = ()
     """Pairs of functions: programs of training and validation never apply the second to what the first returns."""
+    test_pairs: Literal["with", "without"] | None = None
+    """Test programs that have at least one held-out pair, or none, as in training; null: drawn as if none were held out."""
 
     @model_validator(mode="after")
     def _known(self) -> CompositionTask:
@@ -59,6 +65,11 @@ class CompositionTask(Task):
         if not 0 <= self.input_length[0] <= self.input_length[1] <= LONGEST:
             raise ValueError(
                 f"input_length must be [low, high] with 0 <= low <= high <= {LONGEST}, got {shown(self.input_length)}"
+            )
+        if self.parallel > 1 and self.split_by != "inputs":
+            raise ValueError(
+                f"parallel {self.parallel}: programs of several lines need split_by: inputs, so that no line of one split has an input "
+                f"of another's; got split_by: {self.split_by}"
             )
         valid = FAMILIES[self.family].functions
         for name in (*self.functions, *self.held_out_functions, *itertools.chain(*self.held_out_pairs)):
@@ -82,9 +93,24 @@ class CompositionTask(Task):
     def has_strings(self, session: bool) -> bool:
         return FAMILIES[self.family].has_strings
 
+    def has_calls(self) -> bool:
+        return not FAMILIES[self.family].inline
+
     def without_effect(self, session: bool) -> dict[str, str]:
-        reason = f"for family {self.family}, which draws no texts"
-        return {} if FAMILIES[self.family].draws_texts else {"input_length": reason, "alphabet": reason}
+        idle: dict[str, str] = {}
+        if not FAMILIES[self.family].draws_texts:
+            idle |= dict.fromkeys(("input_length", "alphabet"), f"for family {self.family}, which draws no texts")
+        if not self.held_out_pairs:
+            idle["test_pairs"] = "without held_out_pairs"
+        if self.parallel > 1:
+            reason = f"in programs of {self.parallel} parallel lines"
+            idle |= dict.fromkeys(("flatten", "held_out_depths", "held_out_pairs", "test_pairs"), reason)
+        return idle
+
+    def split_rule(self) -> str:
+        if self.split_by != "inputs":
+            return super().split_rule()
+        return "The hash of an input picks its split, so no input occurs in two of them"
 
     def held_out(self) -> dict[tuple[str, Any], str]:
         low, high = self.depth_range()
@@ -98,12 +124,13 @@ class CompositionTask(Task):
         for pair in self.held_out_pairs:
             occurs = high > 1 and {*pair} <= {*names}
             functions["held_out_pairs", pair] = "" if occurs else "no program may have it"
-        single = "the depth is 1, and single functions stay in all splits" if high == 1 else ""
+        alone = high == 1 and self.split_by == "functions"
+        single = "the depth is 1, and single functions stay in all splits" if alone else ""
         return depths | functions | ({("split_by", self.split_by): single} if self.split_by != "program" else {})
 
     def learnt(self, composed: Composition) -> str:
         """Name the part of a program that its split goes by: all of it, or its functions in their order."""
-        whole = self.split_by == "program" or composed.depth == 1
+        whole = self.split_by != "functions" or composed.depth == 1
         return composed.identity if whole else " ".join(composed.functions)
 
     def count(self, split: str) -> int | None:
@@ -116,7 +143,7 @@ class CompositionTask(Task):
     def _splits(self) -> Iterator[str]:
         """The split of one composition after another; all of them where programs are split."""
         low, high = self.depth_range()
-        if self.split_by == "program" or low == 1:
+        if self.split_by != "functions" or low == 1:
             yield from SPLITS
         for depth in range(low, high + 1):
             for names in itertools.product(self.function_names(), repeat=depth):
@@ -138,7 +165,7 @@ class CompositionTask(Task):
         stream = stream_of(split)
         for attempt in range(MAX_ATTEMPTS):
             key = rng.key(seed, stream, index, attempt)
-            composed = compose(self, rng.Draws(key))
+            composed = compose(self, rng.Draws(key), split, index)
             if self.allows(split, composed):
                 break
         else:
@@ -162,9 +189,11 @@ class CompositionTask(Task):
 
     def allows(self, split: str, composed: Composition) -> bool:
         """Say if a split may have a program."""
-        if split not in (ALL, split_of(text_hash(self.learnt(composed)))):
+        units = composed.inputs if self.split_by == "inputs" else (self.learnt(composed),)
+        if split != ALL and any(split_of(text_hash(unit)) != split for unit in units):
             return False
-        if split in SEEN and self._pairs(composed):
+        asked = "without" if split in SEEN else self.test_pairs
+        if asked and (asked == "with") != bool(self._pairs(composed)):
             return False
         held_out = set(self.held_out_functions) & set(composed.functions) or composed.depth in self.held_out_depths
         return not (held_out and split == "train")
@@ -179,35 +208,120 @@ def listed(task: CompositionTask, split: str) -> tuple[Composition, ...] | None:
 
 @lru_cache(maxsize=64)
 def _space(task: CompositionTask) -> tuple[Composition, ...] | None:
-    found = outcomes(partial(compose, task), LISTED)
+    every = task.model_copy(update={"test_pairs": None})
+    found = outcomes(partial(compose, every), LISTED) if task.parallel == 1 else None
     return None if found is None else tuple({one.identity: one for one in reversed(found)}.values())
 
 
 class Composition(NamedTuple):
-    """A drawn program; `functions` from the innermost call outwards. `identity` is the same nested or flattened, and for each of
-    several families that differ in the type of values alone."""
+    """A drawn program; `functions` from the innermost call of the first line outwards. `depth` is its deepest line's. `identity` is the
+    same nested or flattened, and for each of several families that differ in the type of values alone."""
 
     code: str
     functions: tuple[str, ...]
     depth: int
     identity: str
+    inputs: tuple[str, ...]
 
 
-def compose(config: CompositionTask, draws: rng.Draws) -> Composition:
-    """One composition. Its draws do not depend on `flatten`, so both forms of a program exist at the same index."""
+class _Line(NamedTuple):
+    """One composition: its steps with temporaries, and nested."""
+
+    steps: tuple[str, ...]
+    nested: str
+    identity: str
+
+
+def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: int = 0) -> Composition:
+    """One program. Its draws do not depend on `flatten`, so both forms exist at the same index.
+
+    `split`: the one that inputs are of (`split_by: inputs`). `index`: decides with which function the turns of parallel lines begin.
+    """
     family = FAMILIES[config.family]
-    depth = draws.integer(*config.depth_range())
-    names = tuple(draws.choice(config.function_names()) for _ in range(depth))
-    drawn = family.draw_input(draws, config)
-    others = [[extra(draws, config) for extra in family.functions[name]] for name in names]
-    argument = repr(family.typed(drawn, config))
-    extras = ["".join(f", {family.typed(other, config)!r}" for other in call) for call in others]
+    inputs = _Inputs(config, draws, split)
+    if config.parallel > 1:
+        chosen = _in_turn(config, draws, split, index)
+        lines = [_line(config, draws, inputs, names) for names in chosen]
+        body = "".join(f"    t = {line.nested}\n" for line in lines) + "    return t\n"
+    else:
+        depth = draws.integer(*config.depth_range())
+        names = [draws.choice(config.function_names()) for _ in range(depth)]
+        pairs = [pair for pair in config.held_out_pairs if {*pair} <= {*config.function_names()}]
+        if config.test_pairs == "with" and split not in SEEN and depth > 1 and pairs:  # by chance few programs have one
+            start = draws.integer(0, depth - 2)
+            names[start : start + 2] = draws.choice(pairs)
+        chosen = [tuple(names)]
+        lines = [_line(config, draws, inputs, chosen[0])]
+        steps = "".join(f"    t{number} = {step}\n" for number, step in enumerate(lines[0].steps, start=1))
+        body = f"{steps}    return t{depth}\n" if config.flatten else f"    return {lines[0].nested}\n"
+    functions = tuple(itertools.chain(*chosen))
+    sources = [] if family.inline else [family.sources[name] for name in sorted({*functions})]
+    code = "\n\n".join([*sources, f"def main():  {MARKER}\n{body}"])
+    identity = "\n".join(line.identity for line in lines)
+    return Composition(code, functions, max(map(len, chosen)), identity, tuple(inputs.drawn))
 
-    nested, identity, steps = argument, repr(drawn), []
-    for number, (name, extra) in enumerate(zip(names, extras), start=1):
-        steps.append(f"    t{number} = {name}({argument if number == 1 else f't{number - 1}'}{extra})\n")
-        nested = f"{name}({nested}{extra})"
-        identity = f"{name}({identity}{''.join(f', {other!r}' for other in others[number - 1])})"
-    body = "".join(steps) + f"    return t{depth}\n" if config.flatten else f"    return {nested}\n"
-    sources = "\n\n".join(family.sources[name] for name in sorted(set(names)))
-    return Composition(f"{sources}\n\ndef main():  {MARKER}\n{body}", names, depth, identity)
+
+def _in_turn(config: CompositionTask, draws: rng.Draws, split: str, index: int) -> list[tuple[str, ...]]:
+    """The functions of each line: over lines and programs each as often as any other, in random order."""
+    names = [name for name in config.function_names() if split != "train" or name not in config.held_out_functions]
+    if not names:
+        raise too_few_programs(config, split)
+    depths = [draws.integer(*config.depth_range()) for _ in range(config.parallel)]
+    turns = range(index * sum(depths), (index + 1) * sum(depths))
+    order = iter(sorted((names[turn % len(names)] for turn in turns), key=lambda _: draws.integer(0, 2**31)))
+    return [tuple(itertools.islice(order, depth)) for depth in depths]
+
+
+def _line(config: CompositionTask, draws: rng.Draws, inputs: _Inputs, names: tuple[str, ...]) -> _Line:
+    family = FAMILIES[config.family]
+    drawn = inputs.draw()
+    texts = inputs.texts._replace(text=drawn if isinstance(drawn, str) else "")
+    others = [
+        [inputs.draw() if extra is family.draw_input else extra(draws, texts) for extra in family.functions[name]]
+        for name in names
+    ]
+    nested, identity, steps = repr(family.typed(drawn, texts)), repr(drawn), []
+    for number, (name, extras) in enumerate(zip(names, others)):
+        arguments = [repr(family.typed(other, texts)) for other in extras]
+        write = partial(expression, family.sources[name]) if family.inline else partial(_call, name)
+        steps.append(write([f"t{number}" if number else nested, *arguments]))
+        nested = write([nested, *arguments])
+        identity = _call(name, [identity, *map(repr, extras)])
+    return _Line(tuple(steps), nested, identity)
+
+
+def _call(name: str, arguments: Sequence[str]) -> str:
+    return f"{name}({', '.join(arguments)})"
+
+
+class _Inputs:
+    """Inputs of one program, of its split where splits go by inputs; no two the same in a program of several lines."""
+
+    def __init__(self, config: CompositionTask, draws: rng.Draws, split: str) -> None:
+        self.config, self.draws = config, draws
+        self.split = split if config.split_by == "inputs" else ALL
+        self.texts = Texts(config.alphabet, config.input_length)
+        self.drawn: list[str] = []
+
+    def draw(self) -> Any:
+        for _ in range(MAX_ATTEMPTS):
+            drawn = FAMILIES[self.config.family].draw_input(self.draws, self.texts)
+            text = repr(drawn)
+            known = self.config.parallel > 1 and text in self.drawn
+            if not known and self.split in (ALL, split_of(text_hash(text))):
+                self.drawn.append(text)
+                return drawn
+        raise ConfigError(
+            f"data.task ({self.config.kind}): {self._counted()} of family {self.config.family} are of the {self.split} split, too few "
+            f"for programs of {self.config.parallel} lines, each with inputs of its own: make more (input_length, alphabet, family), "
+            "or make parallel smaller"
+        )
+
+    def _counted(self) -> str:
+        draw_input = FAMILIES[self.config.family].draw_input
+        listed = outcomes(lambda draws: repr(draw_input(draws, self.texts)), LISTED)
+        if listed is None:
+            return f"some of more than {LISTED} inputs"
+        found = {*listed}
+        own = sum(self.split in (ALL, split_of(text_hash(text))) for text in found)
+        return f"{own} of the {len(found)} different inputs"

@@ -1,12 +1,14 @@
-"""Families of functions that can be applied to each other's results: strings, seven further domains, and sequences of four types.
+"""Families of functions that can be applied to each other's results: strings, operations on strings, seven further domains, and
+sequences of four types.
 
 To add a function, write it in `functions`.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from remedy.data_gen.tasks import functions
@@ -16,8 +18,14 @@ from remedy.rng import Draws
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-Texts = Any
-"""The task: `alphabet` and `input_length` of random strings."""
+class Texts(NamedTuple):
+    """Random texts: their letters and lengths; `text`, the input of the functions that arguments are drawn for."""
+
+    alphabet: str
+    input_length: tuple[int, int]
+    text: str = ""
+
+
 Draw = Callable[[Draws, Texts], Any]
 
 
@@ -28,6 +36,8 @@ class Family(NamedTuple):
     functions: Mapping[str, tuple[Draw, ...]]
     sources: Mapping[str, str]
     """The Python source of each function."""
+    inline: bool = False
+    """Whether functions, of one expression each, are written as these expressions in place of calls."""
     has_strings: bool = False
     """Whether values are strings, or hold some."""
     draws_texts: bool = False
@@ -56,6 +66,14 @@ def _text(draws: Draws, texts: Texts) -> str:
     return draws.text(texts.alphabet, *texts.input_length)
 
 
+def _input_letter(draws: Draws, texts: Texts) -> str:
+    return draws.choice(texts.text or texts.alphabet)
+
+
+def _alphabet_letter(draws: Draws, texts: Texts) -> str:
+    return draws.choice(texts.alphabet)
+
+
 def _small_list(draws: Draws, texts: Texts) -> list[int]:
     return [draws.integer(0, 9) for _ in range(draws.integer(2, 6))]
 
@@ -69,8 +87,11 @@ def _small_dict(draws: Draws, texts: Texts) -> dict[str, int]:
 
 
 DRAWS: dict[str, Draw] = {
+    "alphabet letter": _alphabet_letter,
     "boolean": _one_of((False, True)),
     "either_case": _one_of(LETTERS + LETTERS.upper()),
+    "input": _text,
+    "input letter": _input_letter,
     "letter": _one_of(LETTERS),
     "separator": _one_of("-_|.,"),
     "small_set": _small_set,
@@ -102,7 +123,30 @@ def _family(draw_input: Draw, text: str, **more: Any) -> Family:
     )
 
 
+class _Arguments(ast.NodeTransformer):
+    """Expressions in place of the names of parameters."""
+
+    def __init__(self, given: Mapping[str, ast.expr]) -> None:
+        self.given = given
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.given.get(node.id, node)
+
+
+def expression(source: str, arguments: Sequence[str]) -> str:
+    """Write the call of a function of one expression as that expression; `arguments`: expressions too."""
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    (returned,) = function.body
+    parameters = [parameter.arg for parameter in function.args.args]
+    given = {name: ast.parse(text, mode="eval").body for name, text in zip(parameters, arguments, strict=True)}
+    return ast.unparse(_Arguments(given).visit(returned).value)
+
+
 FAMILIES["strings"] = _family(_text, functions.STRINGS, has_strings=True, draws_texts=True)
+FAMILIES["string_operations"] = _family(
+    _text, functions.STRING_OPERATIONS, has_strings=True, draws_texts=True, inline=True
+)
 FAMILIES["booleans"] = _family(DRAWS["boolean"], functions.BOOLEANS)
 FAMILIES["bitwise"] = _family(_integer(0, 255), functions.BITWISE)
 FAMILIES["math"] = _family(_integer(-99, 99), functions.MATH)

@@ -2,11 +2,13 @@
 
 A function begins at the margin, without `def`; an expression after its head is what it returns. The first parameter is of the
 family. What follows the others says what they are given: `1..4` a number, `word 1..3` a text of so many letters, or one of
-`families.DRAWS`. Every function maps its family into itself, so that any composition is well typed; numbers stay small by
-construction, and sets hold small integers, whose order does not depend on hash randomisation.
+`families.DRAWS`, of which `input` is drawn as the family's inputs are. Every function maps its family into itself, so that any
+composition is well typed; numbers stay small by construction, and sets hold small integers, whose order does not depend on hash
+randomisation.
 
 The 25 of strings are those of the literature on string composition, with its meanings. Those of sequences do the same, line by line,
 to strings, lists and tuples: slices stand for single items and `+` joins, so that one text makes the same frames for every type.
+String operations are written as expressions in place of calls, so that each is one step of a trace.
 """
 
 STRINGS = """
@@ -136,6 +138,17 @@ backchain_palindrome(s, d: 1..2):
     if s == s[::-1] or d == 0:
         return s
     return backchain_palindrome(s + s[::-1], d - 1)
+"""
+
+STRING_OPERATIONS = """
+reverse(s): s[::-1]
+drop_first(s): s[1:]
+drop_last(s): s[:-1]
+concat(s, other: input): s + other
+replace(s, old: input letter, new: alphabet letter): s.replace(old, new)
+remove(s, old: input letter): s.replace(old, "")
+upper(s): s.upper()
+repeat(s): s * 2
 """
 
 BOOLEANS = """

@@ -189,6 +189,10 @@ class Task(Settings, ABC):
         """Say if a written value may be a string, or hold one."""
         return True
 
+    def has_calls(self) -> bool:
+        """Say if a traced program may call a function of its own."""
+        return True
+
     def returns_nothing(self) -> bool:
         """Say if traced programs return nothing, so that their answers are read from their last states."""
         return False

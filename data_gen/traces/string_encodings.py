@@ -70,6 +70,16 @@ def source_pieces(source: str) -> tuple[Piece, ...]:
     return tuple(_cut(source, (found for found in _SOURCE.finditer(source) if found.lastgroup == "literal")))
 
 
+@lru_cache(maxsize=100_000)
+def encoded_source(source: str, encoding: str) -> str:
+    """Source text with its one-line string literals under an encoding; those with a prefix (`f""`, `b""`) stay."""
+    written = ""
+    for piece in source_pieces(source):
+        prefixed = written[-1:].isalnum() or written[-1:] == "_"
+        written += _encoded(piece.text, encoding) if piece.string and not prefixed else piece.text
+    return written
+
+
 def _cut(text: str, literals: Iterable[re.Match[str]]) -> Iterator[Piece]:
     end = 0
     for match in literals:

@@ -38,6 +38,21 @@ def fed_roles(forcing: Forcing) -> frozenset[Role]:
     return frozenset(ROLES[name] for name in forcing)
 
 
+def fed_by_name(name: str) -> frozenset[Role]:
+    """The roles fed by the forcing of this name (`forcing_name`)."""
+    return fed_roles(name if name in FORCINGS else tuple(name.split("+")))
+
+
+def left_to_the_model(name: str, one_token: bool) -> frozenset[Role]:
+    """The roles that a model has to write by itself under the forcing of this name. `one_token`: as of the format."""
+    fed = fed_by_name(name)
+    left = frozenset(Role) - fed
+    if name in CONSTRAINED:
+        left -= {Role.EVENT, Role.ACTION}
+    # A text ends where the model writes the separator that follows it, even if that one is fed then.
+    return left | {Role.STRUCTURE} if left - {Role.EVENT} and not one_token else left
+
+
 def feeds_answers(forcing: Forcing) -> bool:
     """Say if a forcing feeds tokens that answers are read from, so that whether one is right is undefined."""
     return bool(fed_roles(forcing) & ANSWERS)
@@ -61,7 +76,7 @@ def fed_as(name: str) -> str:
 def gives_half_an_action(name: str) -> bool:
     """Say if the forcing of this name (`forcing_name`) feeds a frame's event or its source line, and not both. Shares of right
     actions are of both together, so that under teacher forcing they say nothing of the half that the model writes here."""
-    fed = fed_roles(name if name in FORCINGS else tuple(name.split("+")))
+    fed = fed_by_name(name)
     return (Role.EVENT in fed) != (Role.ACTION in fed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,7 +23,14 @@ from remedy.eval.diagnostics.composition_null import (
     given_true_inputs,
     published_line,
 )
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
+from remedy.eval.diagnostics.condition import (
+    DIAGNOSTICS,
+    MOST_EXAMPLES,
+    PAIRS,
+    Condition,
+    Diagnostic,
+    check_test_pairs,
+)
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import answered, label, rank
 from remedy.eval.records.summary import ConditionSummary
@@ -65,7 +73,7 @@ class CompositionDiagnostic(Diagnostic):
 
     title = "Composed functions"
     axis = "depth"
-    labels = (FAMILY, FORM, DEPTH, FUNCTION)
+    labels = (FAMILY, FORM, DEPTH, FUNCTION, PAIRS)
 
     kind: Literal["composition"] = "composition"
     """The diagnostic."""
@@ -77,18 +85,31 @@ class CompositionDiagnostic(Diagnostic):
     """Depths of compositions; empty: single functions only."""
     forms: tuple[Form, ...] = Field(default=("nested", "flattened"), min_length=1)
     """How compositions are written."""
+    test_pairs: tuple[Literal["with", "without"], ...] = ()
+    """Compositions with at least one of the pairs that training held out (`task.held_out_pairs`), and without, one condition each, with
+    a label; empty: drawn as if none were held out. For a control, whose training had all pairs, `set` names them."""
     examples: int = Field(default=100, ge=1, le=MOST_EXAMPLES)
     """Programs per condition: per function, depth and form. If there are fewer, each is used once."""
 
     @model_validator(mode="after")
     def _forms_of_something(self) -> CompositionDiagnostic:
-        if not self.depths and self.forms != type(self).model_fields["forms"].default:
-            raise ValueError("forms does nothing without depths: remove it, or give depths")
+        idle = [key for key in ("forms", "test_pairs") if getattr(self, key) != type(self).model_fields[key].default]
+        if idle and not self.depths:
+            raise ValueError(f"{idle[0]} does nothing without depths: remove it, or give depths")
+        if self.test_pairs and min(self.depths) < 2:
+            raise ValueError("test_pairs needs depths of at least 2: one function is no pair")
         return self
 
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
         if not isinstance(data.task, CompositionTask):
             raise ConfigError(f"diagnostic composition: needs data.task.kind composition, not {data.task.kind}")
+        if self.test_pairs:
+            check_test_pairs(self.kind, data.task, split)
+        if data.task.parallel > 1 and self.depths:
+            raise ConfigError(
+                f"diagnostic composition: programs of {data.task.parallel} parallel lines answer with their last line alone, which "
+                "says nothing of compositions: write `depths: []`, or `set.task.parallel: 1`"
+            )
         conditions, empty = [], []
         for family in self.families:
             cells = list(self._cells(data.task, family))
@@ -119,14 +140,19 @@ class CompositionDiagnostic(Diagnostic):
         return split, min(self.examples, task.count(split) or 0)
 
     def _cells(self, trained: CompositionTask, family: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        functions = self.functions or (trained.functions if family == trained.family else ())
+        own_family = family == trained.family
+        functions = self.functions or (trained.functions if own_family else ())
+        other: dict[str, Any] = {} if own_family else {"held_out_functions": (), "held_out_pairs": ()}
         for name in functions or tuple(FAMILIES[family].functions):
-            task: dict[str, Any] = {"family": family, "functions": (name,), "depth": 1, "flatten": trained.flatten}
-            yield task, {"family": family, "form": ATOMIC, "depth": 1, "function": name}
-        for form in self.forms:
-            for depth in self.depths:
-                task = {"family": family, "functions": functions, "depth": depth, "flatten": form == "flattened"}
-                yield task, {"family": family, "form": form, "depth": depth, "function": ""}
+            task: dict[str, Any] = {"functions": (name,), "depth": 1, "flatten": trained.flatten}
+            yield {"family": family, **other, **task}, {"family": family, "form": ATOMIC, "depth": 1, "function": name}
+        for form, depth, pairs in itertools.product(self.forms, self.depths, self.test_pairs or (None,)):
+            own = {} if pairs is None else {PAIRS.name: pairs}
+            task = {"functions": functions, "depth": depth, "flatten": form == "flattened", **own}
+            yield (
+                {"family": family, **other, **task},
+                {"family": family, "form": form, "depth": depth, "function": "", **own},
+            )
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
@@ -152,9 +178,15 @@ class _Group(NamedTuple):
 
 
 def _groups(records: pd.DataFrame) -> list[_Group]:
+    """Group the records whose answers are the model's by run, family and forcing, and by held-out pairs if these were asked for.
+
+    Single functions, which have no pairs, belong to both groups.
+    """
+    asked = records[PAIRS.name].fillna("") if PAIRS.name in records else pd.Series("", records.index)
     return [
-        _Group(run, family, forcing, of_forcing, rows)
-        for (run, family), rows in records.groupby(["run", "family"], sort=False)
+        _Group(run, f"{family}, {pairs} held-out pairs" if pairs else family, str(forcing), of_forcing, rows)
+        for pairs in sorted({*asked} - {""}) or [""]
+        for (run, family), rows in records[asked.isin([pairs, ""])].groupby(["run", "family"], sort=False)
         for forcing, of_forcing in answered(rows).groupby("forcing", sort=False)
     ]
 

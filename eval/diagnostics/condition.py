@@ -10,13 +10,14 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, RoleName
+from remedy.data_gen.splits import SEEN
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.constraints import check_data
 from remedy.eval.decoding.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
 from remedy.eval.records.folder import condition_name
-from remedy.eval.records.schema import AT, Label, LabelValue
+from remedy.eval.records.schema import AT, Label, LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.tables.sections import Published, Section
 from remedy.registry import Registry
@@ -34,6 +35,8 @@ class Condition(Settings):
     examples: int
     split: str
     own_labels: dict[str, LabelValue]
+    supervised: tuple[RoleName, ...] | None = None
+    """The only roles that training supervised; teacher forcing asks for no others. None: all, or not known."""
 
     @property
     def labels(self) -> dict[str, LabelValue]:
@@ -131,6 +134,29 @@ class Diagnostic(Settings, ABC):
         return Condition(
             diagnostic=self.kind, data=data, forcing=forcing, examples=examples, split=split, own_labels=labels
         )
+
+
+PAIRS = label(
+    "test_pairs",
+    "Whether a program has a pair of commands or functions that `task.held_out_pairs` names: training held it out, but of a control.",
+    ("without", "with"),
+    asked=True,
+)
+
+
+def check_test_pairs(kind: str, task: Task, split: str) -> None:
+    """Refuse `test_pairs` where programs have no held-out pairs to be told apart by.
+
+    Raises:
+        ConfigError: the task holds out none, or the split never has them.
+    """
+    if not getattr(task, "held_out_pairs", None):
+        raise ConfigError(
+            f"diagnostic {kind}: test_pairs: this training held out none; for a control, set those of the runs it is compared with "
+            "(`set: {task.held_out_pairs: ...}`)"
+        )
+    if split in SEEN:
+        raise ConfigError(f"diagnostic {kind}: test_pairs: programs of the {split} split have none: use split test")
 
 
 GENERATED = 100

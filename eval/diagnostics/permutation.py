@@ -9,12 +9,18 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.splits import SEEN
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.data_gen.tasks.permutation_programs import move_table
 from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic
+from remedy.eval.diagnostics.condition import (
+    DIAGNOSTICS,
+    MOST_EXAMPLES,
+    PAIRS,
+    Condition,
+    Diagnostic,
+    check_test_pairs,
+)
 from remedy.eval.records.schema import LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import BAR
@@ -33,13 +39,6 @@ REPERTOIRE = label(
     "repertoire",
     "Different commands that a permutation program's are drawn from. Of conditions that are told apart by it; their programs are not "
     "the same, so that no comparison pairs them.",
-    asked=True,
-)
-
-PAIRS = label(
-    "test_pairs",
-    "Whether a program has a pair of commands that `task.held_out_pairs` names: training held it out, but of a control.",
-    ("without", "with"),
     asked=True,
 )
 
@@ -71,15 +70,8 @@ class PermutationDiagnostic(Diagnostic):
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
         if data.task.kind != "permutation":
             raise ConfigError(f"diagnostic permutation: needs data.task.kind permutation, not {data.task.kind}")
-        if self.test_pairs and not getattr(data.task, "held_out_pairs", 0):
-            raise ConfigError(
-                "diagnostic permutation: test_pairs: this training held out none; for a control, set their number "
-                "(`set: {task.held_out_pairs: 1}`)"
-            )
-        if self.test_pairs and split in SEEN:
-            raise ConfigError(
-                f"diagnostic permutation: test_pairs: programs of the {split} split have none: use split test"
-            )
+        if self.test_pairs:
+            check_test_pairs(self.kind, data.task, split)
         conditions = []
         for spacing, contents, repertoire, pairs in itertools.product(
             self.spacings or (data.reveal.spacing,),

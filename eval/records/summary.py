@@ -9,11 +9,14 @@ from typing import Any, NotRequired, TypedDict
 import pandas as pd
 
 from remedy.checksums import write_json
+from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.records.baselines import Baselines, baselines
 from remedy.eval.records.failures import UNTRACED, Failure
+from remedy.eval.records.remarks import Knowledge
 from remedy.eval.records.schema import (
     FRAMES,
     PARTS,
+    ROLE_COLUMNS,
     TRACE_COLUMNS,
     LabelValue,
     answered,
@@ -75,20 +78,26 @@ class ConditionSummary(TypedDict):
     clusters; not of what was fed. Where states are fed, they are right given the true past."""
     failures: dict[str, int]
     """Wrong answers by failure class, in the order of `Failure`."""
-    untrained: NotRequired[str]
-    """Why the model cannot know traces; only there of such a model."""
+    lacks: NotRequired[str]
+    """Why the model cannot know traces, or the roles that it was never taught; only there of such a model."""
 
 
 SHARES = {**dict(PARTS.values()), "key_match": "states", "key_value_match": "states"}
 """Shares of a trace's frames, and the column that counts those frames."""
 
 
-def summarise(records: pd.DataFrame, untrained: str = "") -> list[ConditionSummary]:
-    """Every condition of every run, in the order of the records. `untrained`: why their model cannot know traces, if so."""
+def summarise(records: pd.DataFrame, knowledge: Knowledge | None = None) -> list[ConditionSummary]:
+    """Every condition of every run, in the order of the records. `knowledge`: of their model."""
     labels = label_columns(records)
     groups = records.groupby(["run", "condition"], sort=False, dropna=False)
-    found = [_condition(group, labels) for _, group in groups]
-    return [{**one, "untrained": untrained} for one in found] if untrained else found
+    return [_with_lacks(_condition(group, labels), group, knowledge or Knowledge()) for _, group in groups]
+
+
+def _with_lacks(condition: ConditionSummary, rows: pd.DataFrame, knowledge: Knowledge) -> ConditionSummary:
+    form = FORMATS.get(str(condition["labels"].get("format")))
+    shown = [role for role, column in ROLE_COLUMNS.items() if rows[column].any()]
+    lacks = knowledge.lacks(str(condition["labels"]["forcing"]), form is not None and form.one_token, shown)
+    return {**condition, "lacks": lacks} if lacks else condition
 
 
 def write_summary(

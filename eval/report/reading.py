@@ -13,7 +13,7 @@ from remedy.checksums import digest_of, read_json, read_table
 from remedy.eval.costs import PATTERNS, TOKENS
 from remedy.eval.costs import REQUEST as MEASURED
 from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_request
-from remedy.eval.records.remarks import untrained
+from remedy.eval.records.remarks import Knowledge
 from remedy.eval.records.schema import CURE, LabelValue, read_records, traced_only
 from remedy.eval.records.summary import ConditionSummary, summarise
 from remedy.eval.report.planned import SELECTION, MissingRun, named
@@ -85,10 +85,10 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
                 raise UserError(f"{folder / RECORDS}: the records of {names} are missing; evaluate again")
             evaluations.missing.append(MissingRun(request["run"], variant, absent))
             log.warning("%s: not evaluated yet, so not in the report: %s", folder, names)
-        remark = untrained(request.get("training"), request.get("new_tokens", 0))
+        knowledge = Knowledge(request.get("training"), request.get("new_tokens", 0))
         for slug in [slug for slug in paths if slug not in absent]:
             of_condition = read_records(paths[slug], evaluation).assign(variant=variant)
-            (condition,) = summarise(of_condition, remark)
+            (condition,) = summarise(of_condition, knowledge)
             records.append(of_condition)
             evaluations.conditions.append(condition)
             key = condition["run"], condition["diagnostic"], frozenset(condition["labels"].items())

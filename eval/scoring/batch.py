@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from remedy.data_gen.examples import Example
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import ROLES, Role
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.constraints import starts_of
@@ -91,8 +91,11 @@ def writing(condition: Condition, max_new_tokens: int) -> Writing:
 
 
 def written_roles(condition: Condition) -> frozenset[Role]:
-    """The roles that the model writes, or under teacher forcing predicts: nothing says a program's actions that is not shown."""
+    """The roles that the model writes, or under teacher forcing predicts: those that training supervised. Nothing says a program's
+    actions that is not shown."""
     fed = fed_roles(condition.forcing)
     if fed != TEACHER_FORCED:
         return frozenset(Role) - fed
-    return frozenset(Role) - {Role.CONTEXT} if condition.data.context else ANSWERS
+    asked = frozenset(Role) - {Role.CONTEXT} if condition.data.context else ANSWERS
+    supervised = condition.supervised
+    return asked if supervised is None else asked & frozenset(ROLES[name] for name in supervised)

@@ -194,19 +194,23 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
     frame stands alone: a state is not wrong because the line after it is.
     """
 
-    def part(*roles: Role) -> Sequence[ReadFrame | None]:
-        alone = read_part(decoded, set(roles), tokenizer) if decoded.structure_fed else found
-        return [*alone.in_full, *[None] * (len(true.frames) - len(alone.frames))]
+    def alone(*roles: Role) -> Reading:
+        return read_part(decoded, set(roles), tokenizer) if decoded.structure_fed else found
+
+    def part(reading: Reading) -> Sequence[ReadFrame | None]:
+        return [*reading.in_full, *[None] * (len(true.frames) - len(reading.frames))]
+
+    states = alone(Role.STATE)
 
     rights: dict[Role, dict[int, bool]] = {Role.STATE: {}, Role.ACTION: {}, Role.VALUE: {}}
     named = valued = variables = 0
     parts = zip(
         (frame.number for frame in decoded.example.frames),
         true.in_full,
-        part(Role.EVENT, Role.ACTION),
-        part(Role.STATE),
-        part(Role.QUERY, Role.STATE),
-        part(Role.VALUE),
+        part(alone(Role.EVENT, Role.ACTION)),
+        part(states),
+        part(alone(Role.QUERY, Role.STATE)),
+        part(alone(Role.VALUE)),
     )
     for number, frame, act, state, asked, said in parts:
         assert frame is not None
@@ -229,5 +233,5 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
         **counted(decoded.wrote, rights, decoded.example),
         "key_match": judged(decoded, {names}, named, variables),
         "key_value_match": judged(decoded, {Role.STATE}, valued, variables),
-        "respelled": sum(_respelled(true, found, place) for place in range(len(true.frames))),
+        "respelled": sum(_respelled(true, states, place) for place in range(len(true.frames))),
     }

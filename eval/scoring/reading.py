@@ -41,20 +41,17 @@ def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer)
 
 
 def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
-    """Read some roles' text between fed separators, in every frame with the true tokens of all others.
+    """Read some roles' text between true separators, in every frame with the true tokens of all others.
 
-    Of predictions after true tokens, a part has its end too, if that was predicted: without it the model would have written on.
+    After true tokens, a part is judged by its own: that the model would have ended it there is a matter of the separator that follows.
     """
     if not decoded.parallel:
         return read(decoded, [run for run in decoded.runs if decoded.truth.roles[run.start] in roles], tokenizer)
-    truth = decoded.truth.roles
-    ends = Role.STRUCTURE
-    wanted = [role in roles or (role == ends and truth[at - 1] in roles and at > 0) for at, role in enumerate(truth)]
     tokens = [
         Generated(at, at + 1, run.ids[at - run.start : at - run.start + 1], [], True)
         for run in decoded.runs
         for at in range(run.start, run.stop)
-        if wanted[at]
+        if decoded.truth.roles[at] in roles
     ]
     return read(decoded, tokens, tokenizer)
 

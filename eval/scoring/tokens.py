@@ -120,7 +120,9 @@ def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceToke
             if place.frame != frame:
                 frame, memories, latest = place.frame, latest, [{}, {}]
             said = []
-            for side, (name, token) in enumerate([(before.token, place.token), (before.written, place.written)]):
+            # After true tokens, a value is of the variable that was truly asked for.
+            asked = before.token if decoded.parallel else before.written
+            for side, (name, token) in enumerate([(before.token, place.token), (asked, place.written)]):
                 past = memories[0 if decoded.answer_fed else side]
                 known = token is not None and tokenizer.decode([token]) == UNCHANGED.text and name in past
                 said.append(past[name] if known and name is not None else token)

@@ -81,11 +81,6 @@ class TokenizerSettings(Settings, ABC):
     kind: str
     """Which tokenizer."""
 
-    @property
-    def cuts_strings(self) -> bool:
-        """Say if the text of string values is cut into one token per character."""
-        return False
-
     @abstractmethod
     def build(self, data: DataConfig | None) -> Backend:
         """A new backend; `data` is given wherever there is a run, and may be ignored unless `needs_data`.
@@ -105,7 +100,7 @@ class TokenizerSettings(Settings, ABC):
 
     def describe(self) -> str:
         """A phrase for reports."""
-        return self.kind + (", strings by characters" if self.cuts_strings else "")
+        return self.kind
 
 
 def training_examples(data: DataConfig, most: int) -> list[Example]:
@@ -123,9 +118,15 @@ AnyTokenizer = Annotated[TokenizerSettings, SerializeAsAny(), by_kind(TOKENIZERS
 class SubwordSettings(TokenizerSettings, ABC):
     """A tokenizer whose tokens may span several characters."""
 
-    string_tokenization: Literal["subword", "characters"] = "subword"
-    """How the text of string values is cut: like all other text, or into one token per character, the text unchanged."""
+    string_tokenization: Literal["subword", "characters", "filled"] = "subword"
+    """How the text of string values is cut: like all other text, or into one token per character, the text unchanged. `filled`, a
+    control for the number of tokens: apart from other text into subwords, each followed by as many fillers, tokens of one new id, as
+    it has characters less one."""
 
-    @property
-    def cuts_strings(self) -> bool:
-        return self.string_tokenization == "characters"
+    def describe(self) -> str:
+        strings = {
+            "subword": "",
+            "characters": ", strings by characters",
+            "filled": ", strings by subwords with fillers",
+        }
+        return self.kind + strings[self.string_tokenization]

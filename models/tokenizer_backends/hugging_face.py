@@ -36,6 +36,11 @@ class HuggingFaceSettings(SubwordSettings):
 
     def build(self, data: DataConfig | None = None) -> HuggingFace:
         found = HuggingFace(self.name_or_path)
+        if self.string_tokenization == "filled" and not found.tokenizer.is_fast:
+            raise TokenizerError(
+                f"tokenizer {self.name_or_path!r} does not say which characters a token stands for, so it has no number of fillers: "
+                "use another, or another tokenizer.string_tokenization than filled"
+            )
         begin = found.tokenizer.bos_token
         if (
             begin != Special.BEGIN_OF_TEXT.value
@@ -59,12 +64,11 @@ class HuggingFace(SubwordBackend):
     def __init__(self, name: str) -> None:
         from transformers import AutoTokenizer
 
-        from remedy.models.hub_loading import read, refuse_vast
+        from remedy.models.hub_loading import cannot_load, read, refuse_vast
 
         refuse_vast(name)
         tokenizer: Any = read(
-            f"tokenizer {name!r} cannot be loaded: give the folder of a local copy as tokenizer.name_or_path, or check the hub's "
-            "access",
+            cannot_load("tokenizer", name, "tokenizer.name_or_path"),
             lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False),
             TokenizerError,
         )

@@ -21,13 +21,19 @@ from tests.eval.test_evaluate import PERMUTATION, model_for
 PROGRAMS = {"kind": "programs", "path": "examples/functions.jsonl"}
 DATA: dict[str, dict[str, Any]] = {
     "permutation": {"task": {"kind": "permutation", "n": 3, "length": 4, "held_out_pairs": 1}, "format": "repl"},
-    "composition": {"task": {"kind": "composition", "functions": ["mirror_str", "sort_chars"]}},
+    "composition": {
+        "task": {
+            "kind": "composition",
+            "functions": ["mirror_str", "sort_chars"],
+            "held_out_pairs": [["mirror_str", "mirror_str"]],
+        }
+    },
     "programs": {"task": PROGRAMS},
 }
 CHANGES: dict[str, dict[str, Any]] = {
     "permutation": {"lengths": [3], "spacings": [2], "locals": ["one_in_turn"], "repertoires": [2], "test_pairs": ["with"],
                     "forcing": ["action_forced"], "examples": 7},
-    "composition": {"families": ["lists"], "functions": ["mirror_str"], "depths": [2], "forms": ["nested"],
+    "composition": {"families": ["lists"], "functions": ["mirror_str"], "depths": [2], "forms": ["nested"], "test_pairs": ["with"],
                     "forcing": ["action_forced"], "examples": 7},
     "programs": {"sources": [{"path": "examples"}], "forcing": ["free"], "answer_only": [False], "rewrites": ["all"], "spacings": [2],
                  "locals": ["diff"], "string_encodings": ["spaced"], "examples": 1},

@@ -44,6 +44,8 @@ def configurations(own: Path) -> Iterator[dict[str, Any]]:
     yield from ({"task": permutation, "format": form} for form in ("cwm", "repl", "symbolic"))
     yield from ({"task": programs, "format": form} for form in ("cwm", "cwm_numbered", "repl"))
     yield from ({"task": task, "format": form} for task, form in zip((strings, *others), ("cwm", "symbolic", "repl")))
+    yield {"task": {"kind": "composition", "family": "string_operations", "parallel": 4, "split_by": "inputs"}}
+    yield {"task": {"kind": "composition"}, "string_encoding": "spaced"}
     yield {"task": permutation, "reveal": {"spacing": 4}}
     yield from ({"task": task, "reveal": {"answer_only": True}} for task in (permutation, strings, programs))
 
@@ -53,6 +55,7 @@ OTHERS: dict[str, list[Any]] = {
     "context": [False],
     "first_line": [7, [5, 90]],
     "string_encoding": ["indexed"],
+    "encode_source": [True],
     "seed": [5],
     "reveal.spacing": [3.0],
     "reveal.at": [0.5],
@@ -66,7 +69,7 @@ OTHERS: dict[str, list[Any]] = {
     "task.repertoire": [2],
     "task.distinct_values": [True],
     "task.answer": ["print", "none"],
-    "task.split_by": ["commands", "functions", "function", "program"],
+    "task.split_by": ["commands", "functions", "function", "program", "inputs"],
     "task.shares": [{"train": 0.4, "validation": 0.4, "test": 0.2}],
     "task.held_out_lengths": [[3, 4, 5, 6]],
     "task.held_out_pairs": [
@@ -79,6 +82,7 @@ OTHERS: dict[str, list[Any]] = {
     "task.functions": [["mirror_str"], ["math_double"], ["dict_double"]],
     "task.depth": [4],
     "task.flatten": [True],
+    "task.parallel": [3],
     "task.input_length": [[9, 9]],
     "task.alphabet": ["xyz"],
     "task.held_out_functions": [
@@ -179,6 +183,10 @@ def _has(data: DataConfig, key: str) -> bool:
     [
         ({"task": {"kind": "composition", "family": "math", "alphabet": "ab"}}, "task.alphabet ab does nothing for"),
         ({"task": {"kind": "permutation"}, "reveal": {"answer_only": True}, "memory": 2}, "memory 2 does nothing with"),
+        (
+            {"task": {"kind": "composition"}, "encode_source": True},
+            "encode_source True does nothing with string_encoding",
+        ),
         ({"task": {"kind": "programs", "path": "x"}, "seed": 3}, "seed 3 does nothing for task programs"),
     ],
 )
@@ -192,7 +200,6 @@ def test_what_does_nothing_is_named_with_the_reason(given: dict[str, Any], says:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_say_rightly_whether_they_have_strings(family: str) -> None:
     data = build(DataConfig, {"task": {"kind": "composition", "family": family, "depth": 2}})
-    marked = any(
-        span.string for e in examples(data, "train", range(30)) for span in e.spans if span.role.label == "state"
-    )
+    spans = [span for one in examples(data, "train", range(30)) for span in one.spans]
+    marked = any(span.string for span in spans if span.role.label in ("state", "value"))
     assert marked == FAMILIES[family].has_strings

@@ -2,19 +2,22 @@
 
 import io
 import json
-import math
+import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-from remedy.eval.stats import compare, over_seeds, weigh
 from remedy.eval.stats.power import smallest_difference
 from remedy.launch.experiment import ExperimentConfig
+from remedy.launch.jobs import conditions, expand
 from remedy.launch.plan import print_plan
 from remedy.settings import build
+from tests.eval.made_records import made, write_evaluation
+from tests.launch.in_process import remedy
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 GROUP: dict[str, Any] = {
     "base": {
@@ -43,15 +46,17 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     assert "permutation, length 2, horizon 1, forcing free" in text
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
     few = "nothing: 50 programs cannot show 95%, even if all are right; 73 can"
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "3 to 3", "50", few, few]
+    assert text.startswith(f"2 of 2 comparisons can decide {few}.\n")
+    assumed = ["50 examples", "50%", "10"]
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "3 to 3", *assumed, few, few]
     more = {"diagnostics": [{"kind": "permutation", "lengths": [2, 4], "examples": 80}]}
     text = printed(tmp_path, groups={"g": {**GROUP, "evaluate": more}})
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
-    assert "0 against 90 % of trainings that solve it (power 73%) │ nothing: too few seeds" in row
+    assert "0 against 90 % of trainings that solve it (with 80 of 80 right, power 73%) │ nothing: too few seeds" in row
     text = printed(tmp_path, groups={"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}})
     row = next(line for line in text.splitlines() if "b (length 4)" in line)
     expected = [f"{100 * smallest_difference((5, 5), 50, level=level):.0f} points" for level in (0.05, 0.025)]
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "5 to 5", "50", *expected]
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "5 to 5", *assumed, *expected]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -69,22 +74,65 @@ def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
     )
     row = next(line for line in text.splitlines() if "5 to 5" in line)
     seen = f"{100 * smallest_difference((5, 5), 10):.0f} points"
-    assert [cell.strip() for cell in row.split("│")[3:5]] == ["40, 10 independent", seen]
+    assert [cell.strip() for cell in row.split("│")[3:7]] == ["40 examples in 10 clusters", "50%", "10", seen]
 
 
-@pytest.mark.parametrize("seeds", [(6, 6), (math.inf, 8)])
-def test_what_is_called_the_smallest_difference_is_seen_four_times_in_five(seeds: tuple[float, float]) -> None:
-    generator = np.random.default_rng(0)
-    smallest = smallest_difference(seeds, 200, rate=0.4, spread=0.06)
-    seen = 0
-    for _ in range(300):
-        difficulty = generator.random(200)  # outcomes on a program are alike, half of the time
-        sides = []
-        for given, rate in zip(seeds, (0.4, 0.4 + smallest), strict=True):
-            count = 1 if math.isinf(given) else int(given)
-            rates = np.clip(rate + 0.06 * generator.normal(size=(count, 1)) * (count > 1), 0, 1)
-            draws = np.where(generator.random((count, 200)) < 0.78, difficulty, generator.random((count, 200)))
-            sides.append((draws < rates).astype(float))
-        judged = compare(*sides, standing=(math.isinf(seeds[0]), False)), *map(over_seeds, sides)
-        seen += weigh(*judged).p_value < 0.05
-    assert 0.7 <= seen / 300 <= 0.95
+def test_states_of_a_program_are_counted_in_its_cluster(tmp_path: Path) -> None:
+    """Of 60 programs each of whose 12 lines changes the state, 720 states are compared."""
+    path = tmp_path / "own.jsonl"
+    lines = "".join(f"    a{line} = x + {line}\n" for line in range(12))
+    codes = [f"def f(x):\n{lines}    return a{number % 12} + {number}" for number in range(60)]
+    path.write_text("".join(json.dumps({"code": code, "input": "1"}) + "\n" for code in codes))
+    task = {"kind": "programs", "path": str(path), "tracer": {"isolation": "trusted"}}
+    base = {**GROUP["base"], "data": {"task": task, "format": "cwm"}, "tokenizer": {"kind": "chars"}}
+    evaluate = {"diagnostics": [{"kind": "programs", "answer_only": [False]}], "split": "all"}
+    sides = {side: {"run": run} for side, run in (("baseline", "a"), ("treatment", "b"))}
+    text = printed(
+        tmp_path / "e",
+        groups={"g": {**GROUP, "base": base, "evaluate": evaluate, "grid": {"train.seed": [0, 1, 2, 3, 4]}}},
+        comparisons=[{"mitigation": "b", "metric": "changed_state", **sides}],
+    )
+    row = next(line for line in text.splitlines() if "5 to 5" in line)
+    seen = f"{100 * smallest_difference((5, 5), 720 / (1 + 11 * 0.1), spread=0.04):.0f} points"
+    cells = ["720 changed states in 60 clusters", "50%", "4", seen, seen]
+    assert [cell.strip() for cell in row.split("│")[3:8]] == cells
+
+
+def test_rates_and_spreads_are_those_of_runs_that_are_done(tmp_path: Path) -> None:
+    """A run that was evaluated otherwise does not count."""
+    seeds = {"groups": {"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}}}
+    config = build(ExperimentConfig, {"name": "e", "output": str(tmp_path), **seeds})
+    rights = {"a": (10, 20, 30), "b": (40, 41, 42, 0)}
+    for run, counts in rights.items():
+        jobs = [job for job in expand(config, "e") if job.variant.startswith(run)]
+        for number, (job, count) in enumerate(zip(jobs, counts)):
+            _, condition = conditions(job)
+            done = made(
+                [place < count for place in range(50)],
+                run=job.name,
+                labels=condition.labels,
+                condition=condition.slug,
+            )
+            assert job.evaluate is not None
+            asked = job.evaluate.asked | ({"split": "all"} if number == 3 else {})
+            write_evaluation(job.folder / "evaluation", done, variant=job.variant, evaluation=asked)
+    row = next(line for line in printed(tmp_path, **seeds).splitlines() if "b (length 4)" in line)
+    seen = f"{100 * smallest_difference((5, 5), 50, rate=0.4, spread=0.2):.0f} points"
+    assert [cell.strip() for cell in row.split("│")[4:7]] == ["40%*", "20*", seen]
+
+
+@pytest.mark.slow
+def test_the_plan_of_a_shipped_experiment_says_its_cost_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    config, output = REPOSITORY / "configs/experiment/quickstart.yaml", f"output={tmp_path}"
+    model = "groups.strings.base.model={kind: pretrained, name_or_path: facebook/no-such}"
+    ended = remedy(["run", config, output, model, "--plan"], 300)
+    assert ended.status == 0, ended.errors
+    assert re.search(r"│ attention +│ 4 +│ \d+ k +│ \d+% +│ \d+ G +│ [^│]* s +│ [^│]* s +│ 0\.\d GiB │", ended.output)
+    assert "character-strings: not measured: model 'facebook/no-such' cannot be loaded" in " ".join(
+        ended.output.split()
+    )
+    assert "6 trainings could not be measured" in " ".join(ended.output.split())
+    assert list(tmp_path.iterdir()) == []

@@ -120,11 +120,15 @@ def test_generation_settings_of_a_base_are_left_out(
         assert set(saved) == {"bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"}
 
 
-def test_a_model_that_cannot_be_loaded_is_said_in_one_line(cwm: str, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_loaded_is_said_in_one_line(
+    cwm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     tokenizer = hf(cwm)
     wrong = {"target_modules": ["q_prjo"]}
     for settings, says in (
         ({"name_or_path": "facebook/cwm-no-such"}, "cannot be loaded: give the folder of a local copy"),
+        ({"name_or_path": "pretrained/smollm2"}, "cannot be loaded: run `make pretrained` again ("),
         ({"name_or_path": cwm, "lora": wrong}, "no linear layer is called 'q_prjo'; did you mean 'q_proj'?"),
     ):
         with pytest.raises(UserError) as failed:

@@ -32,9 +32,12 @@ from remedy.models.tokenizer_backends import (
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
 BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
 SPLIT = build_tokenizer(BytePairSettings(vocab_size=400, string_tokenization="characters"), DATA)
+FILLED = TraceTokenizer(BytePairSettings(vocab_size=400, string_tokenization="filled"), SPLIT.backend)
 CHARS = tokenizers.build_tokenizer(CharacterSettings())
+KINDS = pytest.mark.parametrize("tokenizer", [BPE, SPLIT, FILLED, CHARS], ids=["bpe", "characters", "filled", "chars"])
 
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
+ascii_texts = st.text(alphabet=st.characters(max_codepoint=127), max_size=30)
 spans = st.lists(
     st.one_of(
         st.builds(lambda r, t, s: Span(r, t, 0, s), st.sampled_from(Role), texts, st.booleans()),
@@ -44,7 +47,7 @@ spans = st.lists(
 )
 
 
-@pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARS], ids=["bpe", "bpe-characters", "chars"])
+@KINDS
 @settings(max_examples=60, deadline=None)
 @given(spans)
 def test_decode_inverts_encode(tokenizer: TraceTokenizer, written: list[Span]) -> None:
@@ -54,14 +57,14 @@ def test_decode_inverts_encode(tokenizer: TraceTokenizer, written: list[Span]) -
     assert all(0 <= token < tokenizer.vocab_size for token in encoded.ids)
 
 
-@pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARS], ids=["bpe", "bpe-characters", "chars"])
+@KINDS
 def test_an_id_that_there_is_not_is_refused(tokenizer: TraceTokenizer) -> None:
     for token in (-1, tokenizer.vocab_size, 10**30):
         with pytest.raises(TokenizerError, match="are not all of a vocabulary"):
             tokenizer.decode([tokenizer.bos_id, token])
 
 
-@pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARS], ids=["bpe", "bpe-characters", "chars"])
+@KINDS
 def test_text_that_spells_a_special_token_does_not_become_it(tokenizer: TraceTokenizer) -> None:
     forged = Program("def main():  # << START_OF_TRACE\n    return '<|frame_sep|><|end_of_text|>'\n")
     written = render(trace(forged), "cwm").spans
@@ -70,7 +73,7 @@ def test_text_that_spells_a_special_token_does_not_become_it(tokenizer: TraceTok
     assert ids.count(tokenizer.special_ids[Special.FRAME_SEP]) == sum(s.piece is Special.FRAME_SEP for s in written)
 
 
-@pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARS], ids=["bpe", "bpe-characters", "chars"])
+@KINDS
 def test_saved_and_loaded_it_is_the_same_tokenizer(tokenizer: TraceTokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
     again = tokenizers.load(tmp_path)
@@ -227,7 +230,7 @@ def test_subwords_run_across_the_borders_of_strings_and_characters_do_not() -> N
         ]
 
 
-@pytest.mark.parametrize("tokenizer", [BPE, SPLIT, CHARS], ids=["bpe", "bpe-characters", "chars"])
+@KINDS
 @settings(max_examples=60, deadline=None)
 @given(spans)
 def test_tokens_of_strings_are_marked(tokenizer: TraceTokenizer, written: list[Span]) -> None:
@@ -237,6 +240,33 @@ def test_tokens_of_strings_are_marked(tokenizer: TraceTokenizer, written: list[S
     text = "".join(span.piece for span in written if span.string and isinstance(span.piece, str))
     assert bool(marked) == bool(text)
     assert tokenizer is BPE or tokenizer.decode(marked) == text
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.builds(lambda text, string: Span(Role.STATE, text, 0, string), ascii_texts, st.booleans()), max_size=8)
+)
+def test_subwords_with_fillers_have_the_length_and_places_of_characters(written: list[Span]) -> None:
+    filled, characters, filler = FILLED.encode(written), SPLIT.encode(written), FILLED.filler_id
+    assert filler == FILLED.vocab_size - 1 == SPLIT.vocab_size
+    assert filled[1:] == characters[1:]
+    outside, inside = (
+        [token for token, string in zip(filled.ids, filled.strings) if string is flag] for flag in (False, True)
+    )
+    assert outside == [token for token, string in zip(characters.ids, characters.strings) if not string]
+    texts = [span.piece for span in written if span.string and isinstance(span.piece, str)]
+    assert [token for token in inside if token != filler] == [
+        token for text in texts for token in SPLIT.backend.text_ids(text)
+    ]
+
+
+def test_the_filler_is_new_to_a_pretrained_tokenizer_and_stands_for_no_text(tmp_path: Path) -> None:
+    folder = pretrained(tmp_path, [])
+    tokenizer = build_tokenizer(HuggingFaceSettings(name_or_path=str(folder), string_tokenization="filled"))
+    filler = tokenizer.filler_id
+    ids = tokenizer.encode([Span(Role.STATE, '{"', 0), Span(Role.STATE, "'return é'", 0, True)]).ids
+    assert tokenizer.new_ids[-1] == filler == tokenizer.backend.size
+    assert tokenizer.decode(ids) == "{\"'return é'"
 
 
 def test_a_vocabulary_that_was_exchanged_is_refused(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_every_setting_does_something_wherever_it_is_accepted(
         ({"train.loss_roles": ["state"], "train.loss_weights": {"value": 4}}, "since value is not in loss_roles"),
         ({"train.loss_roles": ["state"], "train.loss_weights": {"state": 4}}, "does nothing where all loss_roles"),
         ({"train.deepspeed": {"offload": "all"}}, "offload all does nothing more than optimizer at stage 1"),
-        ({"train.patience": 3}, "patience 3 does nothing without evaluate_every and keep_best"),
+        ({"train.patience": 3}, "patience 3 does nothing without evaluate_every: remove it"),
         ({"train.stacked": 2, "train.deepspeed": {}}, "stacked 2 does not go with deepspeed"),
         ({"train.stacked": 2, "train.max_steps": 0}, "does not go with max_steps 0"),
         ({"train.stacked": 2, "model": {"kind": "pretrained", "name_or_path": "some/model"}}, "not pretrained models"),

@@ -173,7 +173,7 @@ def test_bf16_on_a_cpu_is_computed_at_few_widths(
     monkeypatch.setattr(run.RowTrainer, "training_step", seen)
     train(load(RunConfig, written(tmp_path), [f"output={tmp_path / 'run'}", f"train.precision={precision}"]))
     assert widths
-    assert all(width % 64 == 0 for width in widths) == rounded
+    assert all(width % 16 == 0 for width in widths) == rounded
 
 
 def test_a_run_is_lengthened_on_resume_and_goes_on_by_the_new_schedule(

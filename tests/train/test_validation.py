@@ -54,31 +54,37 @@ def test_figures_are_those_of_one_token_after_another_and_of_the_validation_spli
 
     torch.manual_seed(0)
     table = torch.randn(len(tokenizer.settings.kind) + tokenizer.vocab_size, tokenizer.vocab_size)
-    # A model that knows the true next token after every second token, so that some examples' roles are exact.
-    ids = torch.cat([torch.from_numpy(row.ids) for row in rows])
-    for before, after in list(zip(ids.tolist(), ids[1:].tolist()))[::2]:
+    # A model that knows what follows what in the first example, so that some parts are right.
+    for before, after in zip(rows[0].ids.tolist(), rows[0].ids[1:].tolist()):
         table[before, after] += 5
 
     class Bigrams(torch.nn.Module):
         def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
             return type("Output", (), {"logits": table[input_ids]})
 
-    wanted = {Role.STATE: [0.0, 0, 0], Role.ACTION: [0.0, 0, 0]}
-    for row in rows:
+    wanted = {Role.STATE: [0.0, 0.0], Role.ACTION: [0.0, 0.0]}
+    right: dict[tuple[int, Role, int], bool] = {}
+    for number, row in enumerate(rows):
         for role, sums in wanted.items():
             places = [i for i in range(1, len(row.ids)) if row.roles[i] == role]
             logits, targets = table[row.ids[[i - 1 for i in places]]], torch.from_numpy(row.ids[places])
             sums[0] += float(cross_entropy(logits, targets, reduction="sum"))
             sums[1] += len(places)
-            sums[2] += bool((logits.argmax(-1) == targets).all())
+            for place, hit in zip(places, (logits.argmax(-1) == targets).tolist()):
+                part = (number, role, int(row.frames[place]))
+                right[part] = right.get(part, True) and hit
+    exact = [all(hit for (of, *_), hit in right.items() if of == number) for number in range(len(rows))]
     for size in (1, 3, 7):
         validation = Validation([[row] for row in rows], tokenizer.pad_id, config.train.supervised(), size)
         found = validation.figures(Bigrams(), torch.device("cpu"), ALONE)  # type: ignore[arg-type]
-        for role, (total, tokens, exact) in wanted.items():
+        for role, (total, tokens) in wanted.items():
             assert found[f"loss_{role.label}"] == pytest.approx(total / tokens, rel=1e-5)
-            assert found[f"exact_match_{role.label}"] == pytest.approx(exact / 7)
+            hits = [hit for (_, of, _), hit in right.items() if of == role]
+            assert 0 < sum(hits) < len(hits)
+            assert found[f"right_{role.label}"] == pytest.approx(sum(hits) / len(hits))
+        assert found["exact_match"] == pytest.approx(sum(exact) / 7)
         assert found["loss"] == pytest.approx(
-            sum(total for total, *_ in wanted.values()) / sum(tokens for _, tokens, _ in wanted.values()), rel=1e-5
+            sum(total for total, _ in wanted.values()) / sum(tokens for _, tokens in wanted.values()), rel=1e-5
         )
 
 
@@ -146,6 +152,10 @@ def test_the_best_is_kept_and_a_run_out_of_patience_stops(tmp_path: Path) -> Non
         kept = load_file(output / f"checkpoint-{read_training(output)['kept_step']}" / "model.safetensors")  # type: ignore[index]
         assert all((kept[name] == value).all() for name, value in load_file(output / "model.safetensors").items())
     load_checkpoint(str(whole))  # sealed as what it is
+    # Patience alone is of the loss too, and leaves the last model.
+    last = read_training(train(settings(tmp_path / "last", patience=2, **RESTLESS)))
+    assert last is not None
+    assert (last["kept_step"], last["stopped_early"]) == (found[-1]["step"], True)
 
 
 @pytest.mark.slow

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
 from remedy.data_gen.execution.describe import describe
 from remedy.data_gen.execution.program import Value
-from remedy.data_gen.traces.string_encodings import ENCODINGS, escape, pieces, source_pieces
+from remedy.data_gen.roles import Role, spans_text
+from remedy.data_gen.traces.string_encodings import ENCODINGS, encoded_source, escape, pieces, source_pieces
 
 anything = st.text(alphabet=st.characters(), max_size=30)  # surrogates included
 
@@ -71,3 +74,25 @@ def test_source_literals_are_marked_but_not_docstrings_or_comments() -> None:
     source = '"""It\'s a docstring."""\nx = \'a b\' + "c"  # don\'t\n'
     assert [p.text for p in source_pieces(source) if p.string] == ["'a b'", '"c"']
     assert "".join(p.text for p in source_pieces(source)) == source
+
+
+def test_literals_of_source_lines_are_encoded_where_no_prefix_changes_their_meaning() -> None:
+    source = """x = 'abc'[::-1] + "d'e"  # 'fgh'\ny = f'{x}' + b'ij'.decode() + ''\n"""
+    written = """x = 'a b c'[::-1] + "d ' e"  # 'fgh'\ny = f'{x}' + b'ij'.decode() + ''\n"""
+    assert encoded_source(source, "spaced") == written
+    assert encoded_source(source, "plain") == source
+
+
+def test_an_encoded_source_is_what_is_written_and_not_what_runs() -> None:
+    task = {"kind": "composition", "family": "string_operations", "parallel": 8, "split_by": "inputs"}
+    plain, encoded = (
+        examples(
+            DataConfig.model_validate({"task": task, "string_encoding": "spaced", "encode_source": flag}), "test", [3]
+        )[0]
+        for flag in (False, True)
+    )
+    assert encoded.program == encoded_source(plain.program, "spaced") != plain.program
+    assert (encoded.answer, encoded.identity) == (plain.answer, plain.identity)
+    assert [one.locals for one in encoded.frames] == [one.locals for one in plain.frames]
+    assert [one.source for one in encoded.frames] == [encoded_source(one.source, "spaced") for one in plain.frames]
+    assert encoded.program in spans_text([span for span in encoded.spans if span.role is Role.CONTEXT])

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import ValidationError
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.tasks import Task
+from remedy.data_gen.tasks.families import FAMILIES
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.composition import CompositionDiagnostic, expectation_table
 from remedy.eval.diagnostics.composition_null import (
@@ -20,6 +22,8 @@ from remedy.eval.diagnostics.composition_null import (
 )
 from remedy.settings import ConfigError
 from tests.eval.made_records import made, together
+
+LABELS: dict[str, Any] = {"family": "strings", "function": "", "forcing": "free"}
 
 
 def condition(form: str, depth: int, right: list[bool], functions: list[str], function: str = "") -> pd.DataFrame:
@@ -46,6 +50,49 @@ def test_forcings_and_forms_are_never_pooled() -> None:
     figure, _ = CompositionDiagnostic.sections(conditions, records)
     drawn = figure.draw and figure.draw()
     assert [panel.get_title() for panel in drawn.axes] == ["run\nstrings, free", "run\nstrings, action_forced"]  # type: ignore[union-attr]
+
+
+PAIRS = {"depths": [2, 3], "forms": ["nested"], "test_pairs": ["with", "without"], "forcing": ["teacher_forced"]}
+
+
+def test_compositions_with_a_held_out_pair_and_without_are_conditions_and_rows_of_their_own() -> None:
+    task = {"kind": "composition", "depth": [1, 3], "held_out_pairs": [["mirror_str", "sort_chars"]]}
+    data = DataConfig.model_validate({"task": task})
+    diagnostic = CompositionDiagnostic.model_validate(PAIRS)
+    found = [one for one in diagnostic.conditions(data, "test", data.task) if one.labels["form"] == "nested"]
+    assert [one.labels["test_pairs"] for one in found] == ["with", "without"] * 2
+    parts = [
+        made(
+            [True] * 20, diagnostic="composition", labels={**LABELS, "form": "atomic", "depth": 1}, functions=["a"] * 20
+        )
+    ]
+    for one in found:
+        counts = {bool(example(one.data, "test", index).slices["held_out_pairs"]) for index in range(20)}
+        assert counts == {one.labels["test_pairs"] == "with"}
+        labels = {**LABELS, "form": "nested", "depth": one.labels["depth"], "test_pairs": one.labels["test_pairs"]}
+        rights = [one.labels["test_pairs"] == "without"] * 20
+        parts.append(made(rights, diagnostic="composition", labels=labels, functions=["a a"] * 20))
+    head, *rows = expectation_table(together(*parts)[1])
+    assert {(row[head.index("Family")], row[head.index("Observed")].split("\n")[0]) for row in rows} == {
+        ("strings, with held-out pairs", "0%"),
+        ("strings, without held-out pairs", "100%"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "task", "says"),
+    [
+        (PAIRS, {}, "this training held out none"),
+        ({**PAIRS, "depths": [1, 2]}, {"held_out_pairs": [["mirror_str", "sort_chars"]]}, "depths of at least 2"),
+        ({**PAIRS, "depths": []}, {}, "does nothing without depths"),
+    ],
+)
+def test_pairs_of_functions_that_cannot_be_asked_for_are_refused(
+    settings: dict[str, Any], task: dict[str, Any], says: str
+) -> None:
+    data = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 3], **task}})
+    with pytest.raises((ConfigError, ValidationError), match=says):
+        CompositionDiagnostic.model_validate(settings).conditions(data, "test", data.task)
 
 
 def test_the_correction_undoes_the_luck_of_functions_that_were_chosen() -> None:
@@ -98,6 +145,16 @@ def test_a_function_alone_is_written_as_it_was_learnt(flatten: bool) -> None:
     data = DataConfig.model_validate({"task": task})
     (one,) = CompositionDiagnostic(depths=()).conditions(data, "test")
     assert ("t1 = " in example(one.data, "test", 0).trace.program.code) is flatten
+
+
+def test_functions_of_parallel_lines_are_asked_one_by_one_and_not_composed() -> None:
+    task = {"kind": "composition", "family": "string_operations", "parallel": 12, "split_by": "inputs"}
+    data = DataConfig.model_validate({"task": task})
+    asked = CompositionDiagnostic(families=("string_operations",), depths=()).conditions(data, "test")
+    assert [one.labels["function"] for one in asked] == list(FAMILIES["string_operations"].functions)
+    assert example(asked[0].data, "test", 0).program.count("'[::-1]\n") == 12
+    with pytest.raises(ConfigError, match="12 parallel lines answer with their last line alone"):
+        CompositionDiagnostic(families=("string_operations",)).conditions(data, "test")
 
 
 ZOO = ("booleans", "bitwise", "math", "characters", "lists", "sets", "dicts")

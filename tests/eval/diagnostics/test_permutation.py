@@ -47,7 +47,7 @@ def test_programs_with_a_held_out_pair_and_without_are_conditions_of_their_own()
 @pytest.mark.parametrize(
     ("settings", "changes", "split", "says"),
     [
-        (PAIRS, {}, "test", "this training held out none; for a control, set their number"),
+        (PAIRS, {}, "test", "this training held out none; for a control, set those of the runs"),
         (PAIRS, {"task.held_out_pairs": 1}, "validation", "programs of the validation split have none"),
         (
             {**PAIRS, "lengths": [1]},

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from remedy.eval.records.remarks import of_condition, untrained
+from remedy.data_gen.roles import Role
+from remedy.eval.records.remarks import Knowledge, of_condition
 from remedy.eval.records.summary import summarise
 from tests.eval.made_records import made
 
@@ -31,11 +32,64 @@ def test_a_rate_that_would_mislead_is_said_to(right: int, columns: dict[str, Any
 
 
 def test_a_model_that_cannot_know_traces_is_untrained() -> None:
-    assert [untrained(*given) for given in (({"steps": 3}, 4), ({"steps": 0}, 0), (None, 0), (None, 9))] == [
+    known = [Knowledge({"steps": 3}, 4), Knowledge({"steps": 0}), Knowledge(), Knowledge(None, 9)]
+    assert [one.untrained for one in known] == [
         "",
         "untrained: 0 steps",
         "",
         "untrained: 9 trace tokens are new to it",
     ]
-    (condition,) = summarise(made([False] * 4), "untrained: 0 steps")
+    (condition,) = summarise(made([False] * 4), known[1])
     assert of_condition(condition) == ["untrained: 0 steps", "floor: none right"]
+
+
+WHY = "which train.loss_roles never supervised"
+TEXT = {Role.CONTEXT, Role.STRUCTURE, Role.EVENT, Role.ACTION, Role.STATE, Role.VALUE}
+SYMBOLS = {Role.CONTEXT, Role.STRUCTURE, Role.QUERY, Role.ACTION, Role.STATE}
+
+
+@pytest.mark.parametrize(
+    ("supervised", "forcing", "one_token", "shown", "said"),
+    [
+        (None, "free", False, TEXT, ""),
+        (["state", "value", "structure", "event", "action"], "free", False, TEXT, ""),
+        (["state", "value"], "teacher_forced", False, TEXT, f"not asked: structure, action, event, {WHY}"),
+        (
+            ["state", "value"],
+            "free",
+            False,
+            TEXT,
+            f"free leaves structure, action, event to the model, {WHY}: forcing teacher_forced feeds them",
+        ),
+        # Separators are fed, but end a text only where the model writes them.
+        (
+            ["state", "value"],
+            "action_forced",
+            False,
+            TEXT,
+            f"action_forced leaves structure to the model, {WHY}: forcing teacher_forced feeds them",
+        ),
+        (["state", "value", "structure"], "action_forced", False, TEXT, ""),
+        (["state", "value", "structure"], "control_flow", False, TEXT, ""),
+        (["state"], "action_forced", True, SYMBOLS, ""),
+        (
+            ["state"],
+            "free",
+            True,
+            SYMBOLS,
+            f"free leaves structure, action, query to the model, {WHY}: forcing action_forced feeds them",
+        ),
+        (
+            ["structure", "event", "action"],
+            "context+structure",
+            False,
+            TEXT,
+            f"context+structure leaves state, value to the model, {WHY}: forcing state_forced feeds them",
+        ),
+    ],
+)
+def test_what_training_never_supervised_is_said(
+    supervised: list[str] | None, forcing: str, one_token: bool, shown: set[Role], said: str
+) -> None:
+    knowledge = Knowledge({"steps": 3, "supervised": supervised})
+    assert knowledge.lacks(forcing, one_token, shown) == said

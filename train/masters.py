@@ -1,0 +1,51 @@
+"""AdamW for a model whose weights are held in bfloat16."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class MasterWeights(torch.optim.AdamW):
+    """AdamW on float32 weights, of which the model holds roundings to bfloat16.
+
+    Of the float32 weights `rounded` it keeps the values, and leaves their roundings in the model: an update is often too small to
+    change these. What is saved within `restored` is in float32, so that files are those of any other training, and a run that loads
+    one before this is made goes on to the bit.
+    """
+
+    def __init__(self, groups: Iterable[dict[str, Any]], rounded: Iterable[nn.Parameter], **options: Any) -> None:
+        self.masters = {weight: weight.detach() for weight in rounded}
+        whole = [{**group, "params": [self.masters.get(w, w) for w in group["params"]]} for group in groups]
+        super().__init__(whole, **options)
+        for weight in self.masters:
+            weight.data = weight.data.bfloat16()
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for weight, master in self.masters.items():
+            master.grad = None if weight.grad is None else weight.grad.float()
+        super().step()
+        for weight, master in self.masters.items():
+            weight.data.copy_(master)
+            master.grad = None
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none)
+        for weight in self.masters:
+            weight.grad = None
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """The model holds the float32 weights while it lasts."""
+        rounded = {weight: weight.data for weight in self.masters}
+        for weight, master in self.masters.items():
+            weight.data = master
+        try:
+            yield
+        finally:
+            for weight, data in rounded.items():
+                weight.data = data

@@ -1,0 +1,159 @@
+"""Cost of a training before it begins: tokens and FLOPs of the first rows of each stage, and optimizer steps that are really made on
+them."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from transformers import TrainerCallback, TrainerState, TrainingArguments, set_seed
+
+from remedy.data_gen.tokens import Tokens
+from remedy.models.flops import training_flops
+from remedy.models.tokenizer import build_tokenizer
+from remedy.settings import UserError
+from remedy.train.arguments import training_arguments
+from remedy.train.config import RunConfig
+from remedy.train.data import Collator, Rows, parted
+from remedy.train.run import build_model, build_rows, quieten
+from remedy.train.trainer import RowTrainer, explained
+
+SECONDS = 5.0
+"""After so many no further step is begun."""
+
+
+class Cost(NamedTuple):
+    """Cost of one run. `tokens`: without padding; `computed`: with it; `memory`: bytes of a process at its peak. None is not known;
+    `remark` says why."""
+
+    tokens: float | None = None
+    computed: float | None = None
+    flops: float | None = None
+    seconds: float | None = None
+    memory: int | None = None
+    remark: str = ""
+
+
+class _Sample(Rows):
+    """Rows that are there."""
+
+    def __init__(self, rows: Sequence[Tokens]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
+        return [self.rows[row] for row in rows]
+
+
+class _Clock(TrainerCallback):
+    """Seconds at which training began and steps ended: on a CPU those of the processor for each thread, which hardly hang on what else
+    it does. It ends training when its time is over, and lets nothing be saved."""
+
+    def __init__(self) -> None:
+        self.begin, self.times = time.perf_counter(), list[float]()
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.begin = time.perf_counter()
+        self._note(args.device)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._note(args.device)
+        control.should_save = False
+        if time.perf_counter() - self.begin > SECONDS:
+            control.should_training_stop = True
+
+    def _note(self, device: torch.device) -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+            self.times.append(time.perf_counter())
+        else:
+            self.times.append(time.process_time() / torch.get_num_threads())
+
+
+def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
+    """Find the cost of a run by steps in this process, which reads its share of each batch. Validation is not counted.
+
+    `processes`: those that train it; `threads`: where the run does not say.
+    """
+    torch.set_num_threads(threads)
+    quieten(config)
+    left_out = [key for key in ("deepspeed", "torch_compile") if getattr(config.train, key)]
+    found = Cost(remark=f"measured without {' and '.join(left_out)}" if left_out else "")
+    usual = {"evaluate_every": None, "keep_best": None, "patience": None, "validation_examples": 256}
+    alone = {"deepspeed": None, "torch_compile": False, "batch_size": max(1, config.train.batch_size // processes)}
+    changes = {f"train.{key}": value for key, value in {**usual, **alone}.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        mine = config.changed({**changes, "output": folder, "tracking": {"wandb": False}})
+        ends = mine.train.stage_ends()
+        steps = [end - start for start, end in zip([0, *ends], ends)]
+        try:
+            tokenizer = build_tokenizer(mine.tokenizer, mine.data)
+            batches, making = _first_batches(build_rows(mine, tokenizer), mine)
+            tokens = [sum(row.size for row in batch) for batch in batches]
+            found = found._replace(tokens=processes * _over(steps, tokens))
+            set_seed(mine.train.seed)
+            model = build_model(mine, tokenizer)
+            flops = [training_flops(model).of([part.size for row in b for part in parted(row)]) for b in batches]
+            found = found._replace(flops=processes * _over(steps, flops))
+            # Twice each, since the first step of a width is slower.
+            short = mine.changed({"train.max_steps": 2 * len(batches), "train.curriculum": ()})
+            sample, clock = _Sample([row for batch in batches for row in [*batch, *batch]]), _Clock()
+            arguments = training_arguments(short, 1)
+            trainer = RowTrainer(short, tokenizer, sample, model=model, args=arguments, callbacks=[clock])
+            computed = [_computed(batch, short, cast(Collator, trainer.data_collator)) for batch in batches]
+            found = found._replace(computed=processes * _over(steps, computed))
+            with explained(trainer):
+                trainer.train()
+        except UserError as error:
+            return found._replace(remark=f"not measured: {str(error).partition(' (')[0]}")
+    seconds = _seconds(clock, computed)
+    together = max if mine.train.dataloader_num_workers else sum
+    each = [together(pair) for pair in zip(seconds, making)]
+    return found._replace(seconds=_over(steps, each), memory=_peak(arguments.device))
+
+
+def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], list[float]]:
+    """The first batch of each stage, and how long a worker takes to make it."""
+    size, batches, making = config.train.batch_size, [], []
+    rows.__getitems__(range(size))  # what is begun at its first use is no part of a step's time
+    for start in [0, *config.train.stage_ends()[:-1]]:
+        begin = time.perf_counter()
+        batches.append(rows.__getitems__(range(start * size, (start + 1) * size)))
+        making.append((time.perf_counter() - begin) / max(1, config.train.dataloader_num_workers))
+    return batches, making
+
+
+def _seconds(clock: _Clock, computed: Sequence[int]) -> list[float]:
+    """The time of a step of each stage; of those that were not reached, in proportion to their tokens."""
+    times = [after - before for before, after in zip(clock.times, clock.times[1:])]
+    seconds = [min(times[place : place + 2]) for place in range(0, len(times), 2)]
+    rate = seconds[-1] / computed[len(seconds) - 1]
+    return seconds + [rate * tokens for tokens in computed[len(seconds) :]]
+
+
+def _over(steps: Sequence[int], each: Sequence[float]) -> float:
+    """The sum over all steps of what a step of each stage has."""
+    return float(sum(count * one for count, one in zip(steps, each)))
+
+
+def _computed(batch: Sequence[Tokens], config: RunConfig, collator: Collator) -> int:
+    """Tokens of a step with its padding, in the pieces that it is computed in."""
+    sizes, settings = [row.size for row in batch], config.train
+    if settings.pack == 1:
+        sizes.sort(reverse=True)
+    piece = settings.batch_size // settings.gradient_accumulation_steps
+    pieces = [sizes[start : start + piece] for start in range(0, len(sizes), piece)]
+    return sum(len(rows) * collator.width(max(rows)) for rows in pieces)
+
+
+def _peak(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_reserved(device))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -127,7 +127,7 @@ def verdict_rows(question: Path) -> list[list[str]]:
 
 def row(item: Verdict) -> list[str]:
     """One comparison's line."""
-    low, high = item.found.interval(item.level)
+    low, high = item.difference.interval(item.level)
     named = f"{item.comparison.mitigation} (primary)" if item.comparison.primary else item.comparison.mitigation
     sides = [
         cell
@@ -136,10 +136,10 @@ def row(item: Verdict) -> list[str]:
     ]
     return [
         named,
-        "fed" if item.word is None else str(item.word) if item.found.repeated else "",
+        "fed" if item.word is None else str(item.word) if item.difference.of_recipes else "",
         str(item.of_runs),
         *sides,
-        f"{100 * item.found.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})",
+        f"{100 * item.difference.mean:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})",
         f"{item.evidence.p_value:.4f}",
         f"{item.level:.4f}",
         tokens_of(item).replace("\n", ", "),

@@ -25,7 +25,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from remedy.checksums import KEY, digest_of, read_json, write_json, write_table
+from remedy.checksums import DIGEST_KEY, digest_of, read_json, write_json, write_table
 from remedy.eval.records.folder import GENERATIONS, RECORDS, REQUEST, SUMMARY, read_request
 from remedy.eval.records.schema import NULLABLE, Record
 from remedy.settings import UserError
@@ -91,14 +91,14 @@ def _text(path: Path, replaced: Mapping[str, str]) -> str:
     text = held = path.read_text(encoding="utf-8")
     for old, new in replaced.items():
         text = text.replace(old, new)
-    if path.suffix != ".json" or KEY not in json.loads(text):
+    if path.suffix != ".json" or DIGEST_KEY not in json.loads(text):
         return text
     read_json(path, "pack what was written")
     if text == held:
         return text
     with tempfile.TemporaryDirectory() as folder:
         anew = Path(folder) / path.name
-        write_json(anew, {key: value for key, value in json.loads(text).items() if key != KEY})
+        write_json(anew, {key: value for key, value in json.loads(text).items() if key != DIGEST_KEY})
         return anew.read_text(encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remedy.checksums import write_json
-from remedy.eval.report.planned import SELECTION, SelectionRecord, Tried
+from remedy.eval.report.planned import SELECTION, SelectionRecord, Trial
 from remedy.launch.experiment import SELECTION_FOLDER, ExperimentConfig, Selection
 from remedy.launch.jobs import Choices, Job
 from remedy.models.model_manifest import read_training
@@ -31,7 +31,7 @@ def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
     for name, group in config.groups.items():
         if (select := group.select) is None:
             continue
-        variants: dict[str, list[Tried]] = {}
+        variants: dict[str, list[Trial]] = {}
         for variant in dict.fromkeys(trial.variant for trial in trials if trial.group == name):
             mine = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
             variants[variant] = judged(select, mine, f"{name}, {variant}")
@@ -41,7 +41,7 @@ def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
     return choices
 
 
-def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Tried]:
+def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
     """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
 
     A setting under which any seed's loss became NaN or infinite is not chosen.
@@ -49,7 +49,7 @@ def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Tried]:
     Raises:
         UserError: there is none without.
     """
-    tried: list[Tried] = []
+    tried: list[Trial] = []
     ranks: list[tuple[float, float]] = []
     for values in select.points():
         found = [_validation(trial) for trial in trials if trial.chosen == values]

@@ -90,14 +90,14 @@ def compare(
 ) -> None:
     """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the verdict."""
     from remedy.eval.report.compare import compare_logs, side_names
-    from remedy.eval.report.logs import Reading
+    from remedy.eval.report.logs import LogOptions
     from remedy.eval.report.render import write_pages
     from remedy.eval.report.wording import headline, undecidable
     from remedy.owner import owned
 
     if right_from is not None and not math.isfinite(right_from):
         raise UserError(f"--right-from {right_from}: is no score: give a number")
-    found = compare_logs(baseline, treatment, Reading(metric, cluster, right_from), margin, solved_at)
+    found = compare_logs(baseline, treatment, LogOptions(metric, cluster, right_from), margin, solved_at)
     with owned(out):
         page = write_pages(found, out, " against ".join(side_names(treatment, baseline)))
     words = [

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remedy.checksums import MOST, write_json
+from remedy.checksums import MOST_BYTES, write_json
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Span, Special, spans_text
 from remedy.files import readable, replace_file, write_text
@@ -298,7 +298,7 @@ def load(directory: Path | str) -> TraceTokenizer:
     """
     path = Path(directory) / FILE
     try:
-        stored = json.loads(readable(path, MOST).read_text(encoding="utf-8"))
+        stored = json.loads(readable(path, MOST_BYTES).read_text(encoding="utf-8"))
         settings = TOKENIZERS[stored["config"]["kind"]].model_validate(stored["config"])
         backend = settings.restore(stored["backend"], path.parent)
         if backend.stored() != stored["backend"]:

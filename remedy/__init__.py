@@ -1,7 +1,6 @@
 """cwm-remedy: tests mitigations for the failures of code world models.
 
-The five folders beside this one are its subpackages; the links here let every tool find them by their import names. The names
-below are what a notebook starts from; each is imported when it is first used, so that `import remedy` stays quick.
+The names below are what a notebook starts from. Each is imported at its first use, so that `import remedy` stays quick.
 
     >>> from remedy import DataConfig, examples, spans_text
     >>> data = DataConfig.model_validate({"task": {"kind": "permutation", "length": 4}, "format": "repl"})
@@ -56,7 +55,8 @@ _NAMES = {
     "train.config": "RunConfig",
     "train.run": "train_model",
 }
-_RENAMED = {"train_model": "train", "evaluate": "evaluate_checkpoint", "load_tokenizer": "load"}  # `remedy.train` is the folder
+# `remedy.train` and `remedy.load` mean other things already.
+_RENAMED = {"train_model": "train", "evaluate": "evaluate_checkpoint", "load_tokenizer": "load"}
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*sorted(_WHERE), "__version__"]
 
@@ -67,7 +67,7 @@ except PackageNotFoundError:  # a checkout that is not installed
 
 
 def __getattr__(name: str) -> Any:
-    """One of the names above, imported from where it is defined (PEP 562)."""
+    """Import one of the names above at its first use (PEP 562)."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     own = _RENAMED.get(name, name)

@@ -1,4 +1,4 @@
-"""Files: written so that they appear whole or not at all, and read only where that takes no more than is meant."""
+"""Atomic writing, and bounded reading of files that strangers may have made."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ import psutil
 from pydantic import AfterValidator
 
 LONGEST_NAME = 100
+"""Characters: file systems allow 255 bytes, and callers add to a name."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a disk without room."""
+"""Error numbers of a disk without room."""
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 
-def _named(value: str) -> str:
+def _not_empty(value: str) -> str:
     if not value.strip():
         raise ValueError(
             "must not be empty, which would mean the current folder: name a folder, or give . for this one"
@@ -30,12 +31,15 @@ def _named(value: str) -> str:
     return value
 
 
-Folder = Annotated[str, AfterValidator(_named)]
+Folder = Annotated[str, AfterValidator(_not_empty)]
 """A setting that names a folder."""
 
 
 def file_name(name: str) -> str:
-    """A name as that of a file or folder, which no shell asks to quote: `characters,seed=1` is `characters-seed-1`."""
+    """Make a file name that no shell asks to quote.
+
+    `characters,seed=1` becomes `characters-seed-1`. At most 100 characters.
+    """
     plain = re.sub(r"[^\w.+]+", "-", name).strip("-.")
     if len(plain) <= LONGEST_NAME:
         return plain
@@ -43,13 +47,13 @@ def file_name(name: str) -> str:
 
 
 def readable(path: Path, most_bytes: int = 1 << 40) -> Path:
-    """Return the path of a file, perhaps a stranger's, if it can be read to its end.
+    """Return the path of a plain file.
 
     Raises:
-        OSError: there is none, it is a pipe or a device, or it has more than `most_bytes` bytes.
+        OSError: it is missing, a pipe or a device, or larger than `most_bytes`.
     """
-    about = path.stat()
-    if not stat.S_ISREG(about.st_mode) or about.st_size > most_bytes:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
         raise OSError(errno.EINVAL, f"is no plain file of at most {most_bytes:,} bytes, so it is not read", str(path))
     return path
 
@@ -58,19 +62,20 @@ def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
     """Return the text of a `readable` file.
 
     Raises:
-        OSError: as `readable`, or it cannot be opened.
-        UnicodeDecodeError: it is no such text.
+        OSError: as `readable`.
+        UnicodeDecodeError: it is no text in this encoding.
     """
     with readable(path, most_bytes).open(encoding=encoding) as file:
-        return file.read(os.fstat(file.fileno()).st_size)  # the kernel's own files have no size, and some no end
+        return file.read(os.fstat(file.fileno()).st_size)  # bounded: files of /proc claim 0 bytes, and some never end
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` make the file under a hidden name, then move it into place; its folder is made if there is none.
+    """Let `write` make the file under a hidden name, then move it into place.
 
     Raises:
-        OSError: it cannot be written; what was there before still is. The error names it.
+        OSError: about `path`; an earlier file stays.
     """
+    # In the same folder, since only a move within a file system is atomic. Host and process are for `clear_partials`.
     partial = path.with_name(f".{path.name[:40]}.{_HOST}.{os.getpid()}.partial")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,13 +88,13 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Makes an error of the system while `path` is written one that names it, whichever hidden file it was about."""
+    """Raise the block's OSErrors as errors about `path`, not a hidden file."""
     try:
         yield
     except OSError as error:
@@ -99,7 +104,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def clear_partials(folder: Path) -> None:
-    """Remove what processes of this machine that are no longer alive were writing into a folder."""
+    """Remove partial files of this machine's dead processes."""
     for path in folder.glob(".*.partial"):
         host, process = path.name.split(".")[-3:-1]
         if host == _HOST and not psutil.pid_exists(int(process)):

@@ -1,4 +1,4 @@
-"""Values and names as messages repeat them: short, and on one line."""
+"""Values and names as messages repeat them: short, on one line."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-MOST = 80
+MOST_CHARACTERS = 80
 """Characters of a value that a message repeats."""
-LINE = 600
+MOST_OF_LINE = 600
 """Characters of a message's line."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories of what is not seen but may act: controls (ANSI escapes), direction marks, surrogates, separators."""
+"""Unicode categories of invisible characters that may act: controls (ANSI escapes), direction marks, surrogates, separators."""
 _NAMES = 40
 """Valid names that a message lists."""
 
 _repr = reprlib.Repr()
 _repr.maxlevel = 4
-_repr.maxstring = _repr.maxother = _repr.maxlong = MOST
+_repr.maxstring = _repr.maxother = _repr.maxlong = MOST_CHARACTERS
 
 
 def install(extra: str) -> str:
-    """Return how an optional part of this package is installed, which is on no index."""
+    """Say how to install an optional part of this package."""
     return f"run pip install -e '.[{extra}]' in your clone of cwm-remedy"
 
 
-def shown(value: Any, most: int = MOST) -> str:
-    """A value's repr, cut in the middle where it is longer than `most` characters."""
+def shown(value: Any, most: int = MOST_CHARACTERS) -> str:
+    """Write a value's repr, cut in the middle to `most` characters."""
     return cut(_repr.repr(value), most)
 
 
-def cut(text: str, most: int = MOST) -> str:
-    """A text, cut in the middle where it is longer than `most` characters."""
+def cut(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Cut a text in the middle to `most` characters."""
     if len(text) <= most:
         return text
     half = (most - 3) // 2
@@ -42,9 +42,9 @@ def cut(text: str, most: int = MOST) -> str:
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """The text with every control or format character that is not to `keep` as its escape.
+    """Escape control and format characters, except those in `keep`.
 
-    Programs, names and what models write are data: a terminal must not obey them.
+    A terminal must not obey programs, names and model output.
     """
     if text.isprintable():
         return text
@@ -57,20 +57,21 @@ def _escape(character: str) -> str:
 
 
 def as_markdown(text: str) -> str:
-    """A text that Markdown shows as it is, in which no tag, link or image acts; line breaks stay."""
+    """Escape a text: in Markdown no tag, link or image acts."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escaped(text, "\n")).replace("](", "]\\(")
 
 
-def one_line(text: str, most: int = LINE) -> str:
-    """A text on one line of bounded length, without characters that a terminal obeys."""
+def one_line(text: str, most: int = MOST_OF_LINE) -> str:
+    """Put a text on one bounded line, without control characters."""
+    # Cut first: a stranger's text may be of any length.
     return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()), most)
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:
-    """`did you mean X?` when a valid name is near, else the list of valid names."""
+    """Suggest a near valid name, or list the valid names."""
     names = list(valid)
-    near = difflib.get_close_matches(name[:MOST], names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    matches = difflib.get_close_matches(name[:MOST_CHARACTERS], names, n=1, cutoff=0.6)
+    if matches:
+        return f"did you mean {matches[0]!r}?"
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return f"valid here: {', '.join(names[:_NAMES])}{more}"

@@ -1,4 +1,4 @@
-"""Mistakes in settings in words: where each is, and the key that an unknown one may mean, also by the name that another tool has for it."""
+"""Messages about mistakes in settings, with suggestions for unknown keys."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PLAIN = {
     **dict.fromkeys(("tuple_type", "list_type"), "must be a list, such as [a, b]"),
     **dict.fromkeys(("model_type", "dict_type"), "must be a section, such as {key: value}"),
 }
-"""Messages in YAML's words for pydantic's in Python's."""
+"""Messages by pydantic's error type, in YAML's words."""
 DEEP = 2
-"""How many sections down a key is looked for."""
+"""Levels of sections below in which a meant key is sought."""
 _OTHERS = {
     "learning_rate": "lr max_lr peak_lr",
     "batch_size": "bs batch train_batch_size per_device_train_batch_size global_batch_size",
@@ -51,18 +51,18 @@ _OTHERS = {
     "path": "file data_path dataset dataset_path",
     "wandb": "use_wandb report_to",
 }
-"""Settings, each with the names that other tools have for it."""
+"""Settings with the names that other tools have for them."""
 
 
 def suggest_key(name: str, settings: type[BaseModel]) -> str:
-    """The key that an unknown one may mean, in this section or in one below, under its own or another tool's name; else what is valid."""
-    known = dict.fromkeys([name, *(own for own, others in _OTHERS.items() if name.lower() in others.split())])
+    """Suggest a key here or in sections below, also by other tools' names."""
+    names = dict.fromkeys([name, *(own for own, others in _OTHERS.items() if name.lower() in others.split())])
     below = list(_keys(settings, DEEP))
-    found = [key for one in known for key in below if key.rpartition(".")[2] == one]
-    if found:
-        shortest = min(key.count(".") for key in found)
-        near = dict.fromkeys(key for key in found if key.count(".") == shortest)
-        return f"did you mean {' or '.join(map(repr, list(near)[:3]))}?"
+    keys = [key for wanted in names for key in below if key.rpartition(".")[2] == wanted]
+    if keys:
+        shortest = min(key.count(".") for key in keys)
+        nearest = dict.fromkeys(key for key in keys if key.count(".") == shortest)
+        return f"did you mean {' or '.join(map(repr, list(nearest)[:3]))}?"
     return suggest(name, settings.model_fields)
 
 
@@ -70,55 +70,59 @@ def _keys(settings: type[BaseModel], depth: int, prefix: str = "") -> Iterator[s
     yield from (prefix + name for name in settings.model_fields)
     for name, field in settings.model_fields.items():
         for inner in dict.fromkeys(_sections([field.annotation, *field.metadata])) if depth else ():
-            place = f"{name}.0" if get_origin(field.annotation) is tuple else name
-            yield from _keys(inner, depth - 1, f"{prefix}{place}.")
+            path = f"{name}.0" if get_origin(field.annotation) is tuple else name
+            yield from _keys(inner, depth - 1, f"{prefix}{path}.")
 
 
 def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
-    """The settings classes in types, and in registries that choose one by its kind."""
-    for one in types:
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            yield one
-        yield from _sections(get_args(one))
-        registry = getattr(one, "registry", None)
+    """Yield the settings classes in types and in registries."""
+    for annotation in types:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield annotation
+        yield from _sections(get_args(annotation))
+        registry = getattr(annotation, "registry", None)
         if isinstance(registry, Mapping):
-            yield from (entry for entry in registry.values() if isinstance(entry, type) and issubclass(entry, BaseModel))
+            yield from (
+                entry for entry in registry.values() if isinstance(entry, type) and issubclass(entry, BaseModel)
+            )
 
 
 def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
-    """Return what a validator raises for keys that a section does not have. `hints`: for each, what to do."""
+    """Make a validator's error for unknown keys. `hints`: what to do, by key."""
     says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
     return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
 
 
 def explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
-    """The mistakes in words: one line for each place, and for each key that is unknown there."""
-    found: dict[tuple[str, ...], list[ErrorDetails]] = {}
+    """Write pydantic's errors: a line for each place and each unknown key."""
+    by_place: dict[tuple[str, ...], list[ErrorDetails]] = {}
     for detail in details:
-        found.setdefault(tuple(place_of(data, detail)), []).append(detail)
-    # What is wrong further down is why a list is too short, or a choice between types has no match.
-    outer = {path[:end] for path in found for end in range(len(path))}
-    for path, here in found.items():
+        by_place.setdefault(tuple(place_of(data, detail)), []).append(detail)
+    # A mistake inside a section makes pydantic complain of the section too: only the innermost place is told.
+    outer = {path[:end] for path in by_place for end in range(len(path))}
+    for path, errors in by_place.items():
         if path not in outer:
-            yield from map(one_line, _explain_place(path, here))
+            yield from map(one_line, _explain_place(path, errors))
 
 
-def _explain_place(path: tuple[str, ...], here: Sequence[ErrorDetails]) -> Iterator[str]:
-    """Return what is wrong at one place; several details are of one value that may have several types."""
-    key, first = cut(".".join(path)), here[0]
+def _explain_place(path: tuple[str, ...], errors: Sequence[ErrorDetails]) -> Iterator[str]:
+    """Yield one place's lines; several errors are one value of several types."""
+    key, first = cut(".".join(path)), errors[0]
     if first["type"] == "unknown_keys":
         for name, hint in first["ctx"]["hints"].items():
             yield _unknown(path, name, hint)
         return
-    if all(detail["type"] == "missing" for detail in here):
+    if all(detail["type"] == "missing" for detail in errors):
         yield f"missing key {key!r}"
         return
-    own = [detail["msg"].removeprefix("Value error, ") for detail in here if detail["type"] in ("value_error", "idle")]
-    if own:  # of a validator of ours: its message says it all
-        yield f"{key}: {own[0]}" if path else own[0]
+    messages = [
+        detail["msg"].removeprefix("Value error, ") for detail in errors if detail["type"] in ("value_error", "idle")
+    ]
+    if messages:  # of this package's validators, whose messages are complete
+        yield f"{key}: {messages[0]}" if path else messages[0]
         return
-    says = dict.fromkeys(_PLAIN.get(detail["type"], detail["msg"]) for detail in here)
-    yield f"key {key or '(top level)'!r}: {', or '.join(says)}, got {shown(first['input'])}"
+    expected = dict.fromkeys(_PLAIN.get(detail["type"], detail["msg"]) for detail in errors)
+    yield f"key {key or '(top level)'!r}: {', or '.join(expected)}, got {shown(first['input'])}"
 
 
 def _unknown(path: Sequence[str], name: str, hint: str) -> str:
@@ -126,7 +130,7 @@ def _unknown(path: Sequence[str], name: str, hint: str) -> str:
 
 
 def place_of(data: Any, detail: ErrorDetails) -> list[str]:
-    """Return where a mistake is, as the user writes it: what of pydantic's location the data has, without names of union branches."""
+    """Return a mistake's path as the user writes it, without pydantic's union branches."""
     path: list[str] = []
     for part in detail["loc"]:
         in_list = isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)

@@ -1,7 +1,6 @@
-"""One owner a folder: a process that writes into a folder holds it, and a second one is refused with who that is.
+"""Locks on folders, so that one process alone writes into each.
 
-The lock is the system's (`flock` on a file in the folder), so that it ends with its process, however that ends; a fork holds nothing.
-On NFS it holds between machines too.
+The system's (`flock`): a lock ends with its process, however that ends, and on NFS holds between machines.
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 @contextlib.contextmanager
 def owned(folder: Path, part: str = "") -> Iterator[None]:
-    """Hold a folder, which is made if there is none, as the only process that writes into it. `part`: of work that several processes
-    do in one folder, which part; each is held for itself.
+    """Hold a folder, or a `part` of the work in it, as its only writer.
 
     Raises:
         UserError: another process holds it, or its file system has no locks.
-        OSError: the folder cannot be made or written to.
+        OSError: it cannot be made or written to.
     """
     path = folder / (FILE + part)
     lock = FileLock(path, blocking=False, fallback_to_soft=False)
@@ -41,15 +39,15 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         _acquire(lock, path)
-    process = os.getpid()
+    owner = os.getpid()
     try:
         yield
     finally:
-        if os.getpid() == process:  # a fork of it that ends owns nothing
+        if os.getpid() == owner:  # a fork that leaves this block owns nothing
             path.unlink(missing_ok=True)
             lock.release()
             if made:
-                with contextlib.suppress(OSError):  # something was written
+                with contextlib.suppress(OSError):  # not empty: something was written
                     folder.rmdir()
 
 

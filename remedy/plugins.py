@@ -1,8 +1,7 @@
-"""Plug-ins: modules of a user's own that register tasks, mixers, formats and other choices when they are imported.
+"""Plug-ins: a user's modules that register tasks, mixers, formats and other choices.
 
-A module or the path of one is named in a configuration (`plugins`) or by `--plugin`; installed packages name theirs as entry points of
-the group `remedy.plugins`, which are imported once a name is asked for that is not known. What is imported runs with the user's rights.
-Those that stored settings name are not imported, but named where something is not known.
+`plugins` in configurations and `--plugin` name them; installed packages have entry points, imported at the first
+unknown name. They run with the user's rights, so those that stored settings name are only told of in errors.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-
 GROUP = "remedy.plugins"
 _TO_CHILDREN = "REMEDY_PLUGINS"
-"""The variable that tells processes which this one starts what it imported by name or path."""
+"""The environment variable by which child processes import the same."""
 _loaded: dict[str, str] = {}
-_asked: list[str] = []
-"""Those of the command line."""
-_named: dict[str, Path] = {}
-"""Those that stored settings name, each with the file."""
+"""Imported plug-ins, each with the digest of its sources."""
+_of_command_line: list[str] = []
+"""Plug-ins of the command line."""
+_of_stored_settings: dict[str, Path] = {}
+"""Plug-ins that stored settings name, each with the file that names it."""
 
 
 class PluginError(Exception):
@@ -36,53 +35,57 @@ class PluginError(Exception):
 
 
 def load_plugin(name: str) -> str:
-    """Import a module, or the file or folder of one; returns what names it from any folder.
+    """Import a module, or a file or folder; return its lasting name.
 
     Raises:
-        PluginError: it cannot be imported, or its name is another module's.
+        PluginError: it cannot be imported, or another has its name.
     """
     path = Path(name).absolute() if name.endswith(".py") or os.sep in name else None
     module = name if path is None else path.stem
     if module not in _loaded:
         _import(module, path, name)
-    elif path and path.exists() and (file := getattr(sys.modules.get(module), "__file__", None)) and not _is_at(file, path):
+    elif (
+        path
+        and path.exists()
+        and (file := getattr(sys.modules.get(module), "__file__", None))
+        and not _is_at(file, path)
+    ):
         raise PluginError(f"{name} cannot be imported: another plug-in is called {module}: rename the file")
     lasting = name if path is None else str(path)
-    told = json.loads(os.environ.get(_TO_CHILDREN, "[]"))
-    if lasting not in told:
-        os.environ[_TO_CHILDREN] = json.dumps([*told, lasting])
+    inherited = json.loads(os.environ.get(_TO_CHILDREN, "[]"))
+    if lasting not in inherited:
+        os.environ[_TO_CHILDREN] = json.dumps([*inherited, lasting])
     return lasting
 
 
 def ask_for_plugins(names: Iterable[str]) -> None:
-    """Import the plug-ins of a command line, which belong to every configuration that it reads.
+    """Import a command line's plug-ins, which all its configurations share.
 
     Raises:
         PluginError: as `load_plugin`.
     """
-    _asked[:] = [load_plugin(name) for name in names]
+    _of_command_line[:] = [load_plugin(name) for name in names]
 
 
 def asked_plugins() -> tuple[str, ...]:
-    """The plug-ins of the command line."""
-    return tuple(_asked)
+    return tuple(_of_command_line)
 
 
 def note_plugins(names: Any, path: Path) -> None:
-    """Keep the plug-ins that stored settings name, for `missing_plugins`."""
+    """Remember stored settings' plug-ins for `missing_plugins`."""
     if isinstance(names, (list, dict)):
-        _named.update(dict.fromkeys(map(str, names), path))
+        _of_stored_settings.update(dict.fromkeys(map(str, names), path))
 
 
 def missing_plugins() -> str:
-    """Name the plug-ins of stored settings that were not imported, to follow an error; empty if there are none."""
-    missing = [name for name in _named if _loaded.keys().isdisjoint((name, Path(name).stem))]
+    """Write the end of an error: stored plug-ins that were not imported."""
+    missing = [name for name in _of_stored_settings if _loaded.keys().isdisjoint((name, Path(name).stem))]
     options = " ".join(f"--plugin {name!r}" for name in missing)
-    return options and f"; {_named[missing[0]]} names plug-ins: give {options} if you trust them"
+    return options and f"; {_of_stored_settings[missing[0]]} names plug-ins: give {options} if you trust them"
 
 
 def load_known_plugins() -> bool:
-    """Import the plug-ins of installed packages, and those of the process that started this one; returns if any were new.
+    """Import installed packages' and the parent process's plug-ins; return if any were new.
 
     Raises:
         PluginError: one cannot be imported.
@@ -97,12 +100,11 @@ def load_known_plugins() -> bool:
 
 
 def plugins_section() -> dict[str, dict[str, str]]:
-    """Return a section for all that this process makes: `plugins`, the modules that were imported as such, each with a digest of its
-    package's sources, or of its file and those beside it that it imports; nothing without any."""
+    """Return `plugins` with digests of their sources, for outputs."""
     return {"plugins": dict(sorted(_loaded.items()))} if _loaded else {}
 
 
-def _import(module: str, path: Path | None, said: str) -> None:
+def _import(module: str, path: Path | None, name: str) -> None:
     folder = "" if path is None else str(path.parent)
     if folder not in sys.path:
         sys.path.append(folder)
@@ -111,11 +113,11 @@ def _import(module: str, path: Path | None, said: str) -> None:
             raise FileNotFoundError("there is no such file")
         if path is not None and not (find_spec(module) and _is_at(find_spec(module).origin, path)):  # type: ignore[union-attr]
             raise ImportError(f"another module is called {module}: rename the file")
-        _loaded[module] = ""  # while it is imported, names that it registers later are not looked for in it
+        _loaded[module] = ""  # set first: a look-up during the import must not import it again
         _loaded[module] = _digest(import_module(module))
-    except (Exception, SystemExit) as error:  # of any kind: it is a user's code
+    except (Exception, SystemExit) as error:  # user code raises anything
         _loaded.pop(module, None)
-        raise PluginError(f"{said} cannot be imported ({type(error).__name__}: {error})") from error
+        raise PluginError(f"{name} cannot be imported ({type(error).__name__}: {error})") from error
 
 
 def _is_at(origin: str | None, path: Path) -> bool:
@@ -123,21 +125,21 @@ def _is_at(origin: str | None, path: Path) -> bool:
 
 
 def _digest(module: ModuleType) -> str:
-    """Digest the sources of the package that a module is of, or its file with its helpers."""
+    """Hash the sources of a module's package, or its file and helpers."""
     top = sys.modules[module.__name__.split(".")[0]]
     file = Path(top.__file__ or module.__file__ or "")
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else _with_helpers(file)
     digest = hashlib.sha256()
-    for one in filter(Path.is_file, files):  # an editor's lock of a file is a link to nowhere
-        digest.update(one.relative_to(file.parent).as_posix().encode() + b"\0" + one.read_bytes())
+    for source in filter(Path.is_file, files):  # editors' lock files are links to nowhere
+        digest.update(source.relative_to(file.parent).as_posix().encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def _with_helpers(file: Path) -> list[Path]:
-    """A module's file, those beside it that it imports, and those that they import."""
-    found = [file]
-    for one in found:
-        for node in ast.walk(_parsed(one)):
+    """List a module's file and those beside it that it imports."""
+    files = [file]
+    for source in files:  # grows below
+        for node in ast.walk(_parsed(source)):
             match node:
                 case ast.Import(names):
                     imported = [alias.name for alias in names]
@@ -146,12 +148,12 @@ def _with_helpers(file: Path) -> list[Path]:
                 case _:
                     continue
             beside = (file.with_name(f"{name.partition('.')[0]}.py") for name in imported)
-            found += [helper for helper in beside if helper not in found and helper.is_file()]
-    return found
+            files += [helper for helper in beside if helper not in files and helper.is_file()]
+    return files
 
 
 def _parsed(file: Path) -> ast.AST:
-    """A source's tree; an empty one of what is no Python, which may be there and never imported."""
+    """Parse a source; what is no Python is empty."""
     try:
         return ast.parse(file.read_bytes() if file.suffix == ".py" else b"")
     except (SyntaxError, ValueError, RecursionError):

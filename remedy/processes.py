@@ -1,5 +1,4 @@
-"""Processes: which of several this one is, those that it starts, of which none imports what lies in the working folder, and those that end
-with the one that began them."""
+"""Processes: this one's rank, and child processes that import nothing from the working folder."""
 
 from __future__ import annotations
 
@@ -21,43 +20,44 @@ from remedy.messages import one_line
 from remedy.settings import ConfigError, UserError
 
 SAFE_PATH = "-P"
-"""Keeps the working folder out of an interpreter's search path, where a stranger's `json.py` would be found first."""
-# Spawned workers, the fork server and the resource tracker start by `-c`. It is these options that all of them are given, and a worker's
-# own search path, which is its parent's, comes only after it has imported much.
+"""The option that keeps the working folder, where a stranger's `json.py` may lie, off the search path."""
+# multiprocessing starts workers, fork server and resource tracker by `python -c`, which searches the working folder
+# first, and sends the parent's search path later. This private function gives the options of all three (CPython 3.11
+# to 3.13).
 _inherited = subprocess._args_from_interpreter_flags  # type: ignore[attr-defined]
 multiprocessing.util._args_from_interpreter_flags = lambda: [*_inherited(), SAFE_PATH]  # type: ignore[attr-defined]
 
 
 def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
-    """Return what a short program prints in any interpreter, from an empty folder; it sees that interpreter's own packages alone.
+    """Return what a short program prints in an isolated interpreter, in an empty folder.
 
     Raises:
-        ConfigError: it prints nothing or fails, as it does before Python 3.10.
+        ConfigError: it prints nothing or fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [interpreter, "-I", "-c", code, *words]
-        done = subprocess.run(
+        finished = subprocess.run(
             command, cwd=folder, input=given, capture_output=True, text=True, errors="replace", timeout=60
         )
-    if done.returncode or not done.stdout:
+    if finished.returncode or not finished.stdout:
         raise ConfigError(
-            f"tracer.python: {interpreter} is no working Python of version 3.10 or later ({one_line(done.stderr)[-200:]})"
+            f"tracer.python: {interpreter} is no working Python of version 3.10 or later ({one_line(finished.stderr)[-200:]})"
         )
-    return done.stdout
+    return finished.stdout
 
 
 def own_command(code: str, *words: str) -> list[str]:
-    """Return the command that runs code in an interpreter like this one, with this one's search path."""
+    """Return a command that runs code with this process's interpreter and search path."""
     return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *words]
 
 
 def module_command(module: str, *words: str) -> list[str]:
-    """Return the command that runs a module as `python -m` does, with this process's search path."""
+    """Return a command like `python -m`, with this process's search path."""
     return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *words)
 
 
 class Process(NamedTuple):
-    """One process of a run: its number over all machines and on its own, and how many there are over all."""
+    """One process of a run; ranks over all machines and on its own."""
 
     rank: int
     local_rank: int
@@ -65,42 +65,41 @@ class Process(NamedTuple):
 
     @property
     def is_main(self) -> bool:
-        """Say if this is the one that writes for all."""
+        """The process that writes for all."""
         return self.rank == 0
 
 
 def this_process() -> Process:
-    """From `RANK`, `LOCAL_RANK` and `WORLD_SIZE`, which torchrun, deepspeed and launch/train.sbatch set; alone without them.
+    """Read this process's ranks from torchrun's variables, or be alone.
 
     Raises:
-        UserError: they do not say which of several processes this is.
+        UserError: they are incomplete or contradict each other.
     """
-    told = {key: os.environ[key] for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if key in os.environ}
+    variables_set = {key: os.environ[key] for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if key in os.environ}
     try:
-        size = int(told.get("WORLD_SIZE", 1))
+        size = int(variables_set.get("WORLD_SIZE", 1))
         alone = {"RANK": "0", "LOCAL_RANK": "0"} if size == 1 else {}
-        rank, local_rank = (int({**alone, **told}[key]) for key in ("RANK", "LOCAL_RANK"))
+        rank, local_rank = (int({**alone, **variables_set}[key]) for key in ("RANK", "LOCAL_RANK"))
     except (KeyError, ValueError):
         rank = local_rank = size = -1
     if not (0 <= rank < size and 0 <= local_rank < size):
-        said = " ".join(f"{key}={value}" for key, value in told.items())
+        variables = " ".join(f"{key}={value}" for key, value in variables_set.items())
         raise UserError(
-            f"{said} in the environment do not say which of several processes this is: start them with torchrun, or unset all three"
+            f"{variables} in the environment do not say which of several processes this is: start them with torchrun, or "
+            "unset all three"
         )
     return Process(rank, local_rank, size)
 
 
 def neighbours() -> int:
-    """Return how many of the processes are on this machine, from torchrun's `LOCAL_WORLD_SIZE`; without it all of them."""
+    """Return the number of processes on this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", this_process().world_size))
 
 
 def end_with_parent(parent: int, end: Callable[[], object]) -> None:
-    """Call `end`, in a thread of its own, once `parent` is no longer this process's parent: nobody would wait for its work.
+    """Call `end` in a thread once the parent has ended."""
 
-    A look twice a second, since Linux's signal for it (PR_SET_PDEATHSIG) comes already when the parent's *thread* ends.
-    """
-
+    # Polls, since Linux's signal for it (PR_SET_PDEATHSIG) comes already when the parent's *thread* ends.
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
@@ -111,18 +110,17 @@ def end_with_parent(parent: int, end: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterator[ProcessPoolExecutor]:
-    """So many processes, each of which calls `begin` with what is `given` (picklable) before its first work. They end with this
-    process, however that ends; what they are writing then, the next run clears away.
+    """Start processes that call `begin(*given)` first, and end with this one.
 
     Raises:
-        UserError: one of them was killed.
+        UserError: one was killed.
     """
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(workers, context, initializer=_start, initargs=(os.getpid(), begin, given)) as pool:
             try:
                 yield pool
-            finally:  # at an error or an interrupt, what is begun is the last
+            finally:  # after an error or interrupt, only what is begun is finished
                 pool.shutdown(cancel_futures=True)
     except BrokenProcessPool:
         raise UserError(
@@ -132,7 +130,7 @@ def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterat
 
 
 def _start(parent: int, begin: Callable[..., None], given: tuple[Any, ...]) -> None:
-    # A terminal sends interrupts to all; the parent lets what is begun be finished.
+    # A terminal interrupts workers too: they ignore it, so that the parent can let them finish what is begun.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent, lambda: os._exit(1))
     begin(*given)

@@ -1,4 +1,4 @@
-"""Registries: what a configuration chooses by name. To add a choice, write it in one file and register it there."""
+"""Registries: choices that a configuration makes by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Choices by name. `what` names one of them in messages; a look-up of an unknown name suggests the nearest."""
+    """Choices by name; an unknown one suggests the nearest. `what`: their noun."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # typing hashes what an Annotated holds
 
@@ -26,7 +26,7 @@ class Registry(dict[str, T]):
         self.what = what
 
     def register(self, name: str) -> Callable[[T], T]:
-        """A decorator that adds a choice under a name.
+        """Return a decorator that adds a choice.
 
         Raises:
             ValueError: the name is taken by something else.
@@ -41,7 +41,7 @@ class Registry(dict[str, T]):
         return add
 
     def __missing__(self, name: str) -> T:
-        try:
+        try:  # installed plug-ins are imported only now, since that may be slow
             if load_known_plugins():
                 return self[name]
         except PluginError as error:
@@ -49,17 +49,17 @@ class Registry(dict[str, T]):
         raise ConfigError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}{missing_plugins()}")
 
     def find(self, name: str) -> T | None:
-        """The choice, registered here or by an installed plug-in; None if there is none, as in the records of another machine."""
+        """Return the choice; None if unknown, as in another machine's records."""
         try:
             return self[name]
         except ConfigError:
             return None
 
     def check(self, name: str) -> str:
-        """The name, if it is registered, here or by an installed plug-in.
+        """Return the name if it is registered.
 
         Raises:
-            ValueError: it is not; the message suggests the nearest.
+            ValueError: suggests the nearest.
         """
         try:
             self[name]
@@ -70,25 +70,24 @@ class Registry(dict[str, T]):
 
 @dataclass(frozen=True, kw_only=True)
 class OneOf(AfterValidator):
-    """Marks a name in the settings that must be registered: `Annotated[str, one_of(ENCODINGS)]`."""
+    """A validator of names that must be registered: `Annotated[str, one_of(ENCODINGS)]`."""
 
     registry: Registry[Any]
 
 
 def one_of(registry: Registry[Any]) -> OneOf:
-    """Validates that a string is a registered name."""
     return OneOf(registry.check, registry=registry)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByKind(BeforeValidator):
-    """Marks a section whose class is chosen by its `kind`: `Annotated[Task, SerializeAsAny(), by_kind(TASKS)]`."""
+    """A validator of sections whose class their `kind` chooses: `Annotated[Task, SerializeAsAny(), by_kind(TASKS)]`."""
 
     registry: Registry[Any]
 
 
 def by_kind(registry: Registry[Any], default: str | None = None) -> ByKind:
-    """Validates a section as the registered class of its `kind` (of `default` where it gives none)."""
+    """Validate a section as the class of its `kind`, or of `default`."""
 
     def resolve(value: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -104,7 +103,7 @@ def by_kind(registry: Registry[Any], default: str | None = None) -> ByKind:
 
 
 def _refuse_keys_of_others(registry: Registry[Any], kind: str, value: Mapping[str, Any]) -> None:
-    """Refuse keys that only other kinds have, and name these kinds: the kind may have been changed and its keys left."""
+    """Refuse keys of other kinds: the user may have changed the kind alone."""
     hints = {}
     for key in value:
         having = [other for other, settings in registry.items() if key in settings.model_fields]

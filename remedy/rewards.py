@@ -1,8 +1,6 @@
-"""Rewards for reinforcement learning on traces: an interpreter that pays for every right frame.
+"""Rewards for reinforcement learning on traces, in the form of TRL's `reward_funcs`.
 
-The functions here have the form that TRL's `GRPOTrainer` calls (`reward_funcs`): lists of completions and dataset columns in, a list
-of floats out. The dataset has the columns `prompt`, `trace` and
-`answer_frames`, as `dataset` makes it. What a model wrote is read as data, never run.
+Model output is data, never run.
 
     >>> reward = TraceReward(tokenizer, parts={"prefix": 1.0, "answer": 1.0})
     >>> GRPOTrainer(model, reward_funcs=reward, train_dataset=dataset(load(RunConfig, "mine.yaml").data, 1000), ...)
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
     from transformers import PreTrainedTokenizerBase
 
-PIECE = 100
+BATCH = 100
 """Examples that are made at a time."""
 PARTS: dict[str, Callable[[TraceScore], float]] = {
     "prefix": lambda score: score.prefix,
@@ -36,20 +34,21 @@ PARTS: dict[str, Callable[[TraceScore], float]] = {
     "format": lambda score: float(score.valid),
     "whole": lambda score: float(score.first_wrong is None),
 }
-"""What a trace is paid for, each from 0 to 1: the share of frames that are right before the first wrong one (which a trace that goes on
-after its end has too), the right answer, a text that reads as a trace to its end, and the true trace with nothing after it."""
+"""Parts of a reward, each from 0 to 1: the share of frames before the first wrong one (one after the true end is wrong too), a right
+answer, a text that parses as a trace to its end, and the true trace with nothing after it."""
 
 
 class TraceReward:
-    """The weighted mean of `PARTS`, from 0 to 1, for each completion; None where the row has no trace."""
+    """The weighted mean of `PARTS`; None where a row has no trace."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, format: str = "cwm", parts: Mapping[str, float] | None = None
     ) -> None:
-        """`parts`: weights by name, by default of `prefix` alone.
+        """Take the weights of `parts`, by default of `prefix` alone.
 
         Raises:
-            UserError: a part has another name or no positive weight, the format has no text, or the tokenizer lacks the format's special tokens.
+            UserError: an unknown part, a weight that is not positive, a format without text, or a tokenizer without its special
+                tokens.
         """
         self.parts = dict(parts or {"prefix": 1.0})
         for name, weight in self.parts.items():
@@ -69,6 +68,7 @@ class TraceReward:
                 f"tokenizer: has no token {lacking[0]}, which format {format} is made of: take the tokenizer of a model "
                 "that `remedy train` wrote"
             )
+        # TRL logs a reward under this name.
         self.__name__ = "trace_" + "_".join(self.parts)
 
     def __call__(
@@ -78,53 +78,51 @@ class TraceReward:
         answer_frames: Sequence[Sequence[int]],
         **columns: Any,
     ) -> list[float | None]:
-        """The rewards of completions, by their token ids, since texts come to a reward without their special tokens.
+        """Reward completions by token ids: TRL strips special tokens from texts.
 
         Raises:
-            ValueError: a row's true trace does not read as one, or there are not as many of each.
+            ValueError: a true trace does not parse, or the lists differ in length.
         """
         return [
-            None if true is None else self._reward(self.score(ids, true, places))
-            for ids, true, places in zip(completion_ids, trace, answer_frames, strict=True)
+            None if true is None else self._reward(self.score(ids, true, frames))
+            for ids, true, frames in zip(completion_ids, trace, answer_frames, strict=True)
         ]
 
     def score(self, ids: Sequence[int], true: str, answer_frames: Sequence[int]) -> TraceScore:
-        """Score a completion beside the true trace: what of it is right, and which role is wrong first."""
+        """Compare a completion with the true trace."""
         return judge(self._pieces(ids), pieces(true), self.form, answer_frames)
 
     def _reward(self, score: TraceScore) -> float:
         return sum(weight * PARTS[name](score) for name, weight in self.parts.items()) / sum(self.parts.values())
 
     def _pieces(self, ids: Sequence[int]) -> list[Piece]:
-        """The ids as text and special tokens, to the first end of text."""
-        found: list[Piece] = []
+        """Split ids into texts and special tokens, to the first end of text."""
+        parsed: list[Piece] = []
         text: list[int] = []
-        for token in [*ids, None]:
+        for token in [*ids, None]:  # None: the end, at which the last text is decoded
             special = self._special.get(token) if token is not None else None
             if special is None and token is not None:
                 text.append(token)
                 continue
             if text:
-                found.append(str(self.tokenizer.decode(text)))
+                parsed.append(str(self.tokenizer.decode(text)))
                 text = []
             if special is not None and special is not Special.PAD:
-                found.append(special)
+                parsed.append(special)
             if special is Special.END_OF_TEXT:
                 break
-        return found
+        return parsed
 
 
-def dataset(
-    data: DataConfig, count: int, split: str = "train", streaming: bool = False
-) -> Dataset | IterableDataset:
-    """The first examples of a split as rows: `prompt` and `trace` as text with special tokens spelled out, `answer`, `answer_frames`, the
-    frames that say the answer (counted from the end), `index` and `program`. Programs whose trace is no example are left out, and those whose
-    text spells a special token, since texts would not tell it from the token.
+def dataset(data: DataConfig, count: int, split: str = "train", streaming: bool = False) -> Dataset | IterableDataset:
+    """Make a dataset of the first examples of a split.
 
-    `streaming`: rows are made when they are read, and nothing is kept.
+    Columns: `prompt` and `trace` (special tokens spelled out), `answer`, `answer_frames` (counted from the end),
+    `index`, `program`. Left out: programs without a whole trace, or that spell a special token. `streaming`: makes rows
+    when read.
 
     Raises:
-        UserError: the data asks for the answer without a trace, or has too few programs; streamed, the latter when they are read.
+        UserError: the answer is asked for without a trace, or programs are too few (if streamed, when read).
     """
     if data.reveal.answer_only:
         raise UserError("reveal.answer_only: leaves no trace to pay for: remove it")
@@ -136,12 +134,12 @@ def dataset(
 
 
 def _rows(data: DataConfig, count: int, split: str) -> Iterator[dict[str, Any]]:
-    for start in range(0, count, PIECE):
-        for example in examples(data, split, range(start, min(start + PIECE, count))):
+    for start in range(0, count, BATCH):
+        for example in examples(data, split, range(start, min(start + BATCH, count))):
             if example.outcome != "ok" or spells_tokens(example.spans):
                 continue
-            given = [span for span in example.spans if span.role is Role.CONTEXT]
+            context = [span for span in example.spans if span.role is Role.CONTEXT]
             written = [span for span in example.spans if span.role is not Role.CONTEXT]
-            row = {"prompt": spans_text(given), "trace": spans_text(written), "answer": example.answer}
-            own = {"index": example.index, "program": example.program, "answer_frames": answer_places(example)}
-            yield {**row, **own}
+            row = {"prompt": spans_text(context), "trace": spans_text(written), "answer": example.answer}
+            facts = {"index": example.index, "program": example.program, "answer_frames": answer_places(example)}
+            yield {**row, **facts}

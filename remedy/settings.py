@@ -1,11 +1,8 @@
 """Settings: typed configuration from YAML, and the one way to change it.
 
-A file that a user names as a configuration is the user's, and its plug-ins are imported (`load`, `resolve`). Settings that lie beside a
-model, a data set or results are data, whoever wrote them: nothing that they name is imported (`read_stored`, `load_stored`).
-
-Each component's settings are a class that stands beside the component and is nested in what builds it. A field's description
-is the string below it: `--help` and docs/config.md are made of these. Changes are written `{"reveal.spacing": 4}` wherever
-there are any: on the command line, in curriculum stages, mixture parts, grids, runs, evaluations and diagnostics.
+What a user names is trusted, and its plug-ins imported (`load`, `resolve`). Settings stored with a model or results are
+data (`read_stored`, `load_stored`). The string below a field describes it in `--help` and docs/config.md. Changes have
+the form `{"reveal.spacing": 4}`. All raise ConfigError for mistakes.
 """
 
 from __future__ import annotations
@@ -28,24 +25,24 @@ from remedy.plugins import PluginError, asked_plugins, load_plugin, note_plugins
 S = TypeVar("S", bound="Settings")
 ABSENT = object()
 MOST_STORED = 1 << 17
-"""Bytes of stored settings: PyYAML reads a MiB in half a minute."""
+"""Bytes of stored settings that are read: PyYAML takes half a minute for a MiB."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
-"""Mappings whose keys are dotted keys of other settings, and how many names stand before these (`runs.NAME.train.seed`)."""
+"""Sections whose keys are dotted keys of other settings, with the number of names before these (`runs.NAME.train.seed`: 1)."""
 
 
 class UserError(Exception):
-    """Something the user can put right: printed as one message without a traceback; exit status 2."""
+    """A mistake that the user can correct: one message, exit status 2."""
 
 
 class ConfigError(UserError):
     """A configuration that does not validate; the message names file, key and value.
 
-    `places`: the keys that it is about. `idle`: those among them whose values do nothing, each with the message.
+    `keys`: those that it is about. `idle`: messages by keys whose values do nothing.
     """
 
-    def __init__(self, message: str, places: Iterable[str] = (), idle: Mapping[str, str] | None = None) -> None:
+    def __init__(self, message: str, keys: Iterable[str] = (), idle: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.places = frozenset(places)
+        self.keys = frozenset(keys)
         self.idle = dict(idle or {})
 
 
@@ -64,43 +61,38 @@ class Settings(BaseModel):
     def _known_keys(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
             unknown = [str(key) for key in value if key not in cls.model_fields]
-            if unknown:  # the first of them: to suggest what is meant takes a while for each
+            if unknown:  # the first 20: each suggestion takes a while
                 raise unknown_keys({key: suggest_key(key, cls) for key in unknown[:20]})
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
-        """Refuse values of settings that do nothing here: a mapping from dotted keys to the reason, "with answer_only". The default does
-        no harm.
+        """Refuse values other than defaults that do nothing here. `idle`: reasons by dotted key.
 
         Raises:
-            ValueError: another value is given; the message says to remove it.
+            ValueError: says to remove one.
         """
-        says: dict[str, str] = {}
-        for key, because in idle.items():
-            *sections, last = key.split(".")
-            holder: Any = self
-            for section in sections:
-                holder = holder[section] if isinstance(holder, dict) else getattr(holder, section)
-            value = getattr(holder, last)
-            default = type(holder).model_fields[last].get_default(call_default_factory=True)
+        refusals: dict[str, str] = {}
+        for key, reason in idle.items():
+            *names, last = key.split(".")
+            section: Any = self
+            for name in names:
+                section = section[name] if isinstance(section, dict) else getattr(section, name)
+            value = getattr(section, last)
+            default = type(section).model_fields[last].get_default(call_default_factory=True)
             if value != default:
-                words = f"{value:g}" if isinstance(value, float) else cut(str(value))
+                written = f"{value:g}" if isinstance(value, float) else cut(str(value))
                 null = f", or say {last}=null where a base sets it" if default is None else ""
-                says[key] = f"{key} {words} does nothing {because}: remove it{null}"
-        if says:
-            raise PydanticCustomError("idle", "{says}", {"says": next(iter(says.values())), "idle": says})
+                refusals[key] = f"{key} {written} does nothing {reason}: remove it{null}"
+        if refusals:
+            raise PydanticCustomError("idle", "{says}", {"says": next(iter(refusals.values())), "idle": refusals})
 
     def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
-        """These settings with `{"a.b.0.c": value}` applied and validated anew; a value for a section replaces it whole.
-
-        Raises:
-            ConfigError: a key names nothing, or the result does not validate; the message starts with `where`.
-        """
+        """Return these settings with `{"a.b.0.c": value}` applied; a section is replaced whole."""
         return build(type(self), apply_changes(self.model_dump(), changes, where), where) if changes else self
 
 
 class Configuration(Settings):
-    """The base of what a YAML file holds as a whole."""
+    """The base of settings that a whole YAML file holds."""
 
     plugins: tuple[str, ...] = ()
     """Modules, or paths of modules, that register tasks, mixers or diagnostics of your own (`@TASKS.register("mine")`), imported
@@ -108,7 +100,7 @@ class Configuration(Settings):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses a key given twice in place of taking the last one."""
+    """PyYAML's safe loader, but no key may stand twice."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node: Any = super().compose_mapping_node(anchor)
@@ -121,7 +113,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _StoredLoader(_Loader):
-    """A loader without aliases: a few lines of them stand for more than fits into memory."""
+    """A loader without aliases: a few lines of them can fill the memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -131,48 +123,47 @@ class _StoredLoader(_Loader):
 
 
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
-    """Read a user's YAML file, import its plug-ins, apply `a.b=value` overrides (values are YAML), and validate.
-
-    Raises:
-        ConfigError: the file is missing or not YAML, an override is malformed, or the result does not validate.
-    """
+    """Read a user's YAML file with its plug-ins, apply `a.b=value` overrides, and validate."""
     return resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")[0]
 
 
 def load_stored(model: type[S], path: Path) -> S:
-    """Read stored settings as `read_stored`, and validate."""
+    """Read and validate stored settings."""
     return build(model, read_stored(path), str(path))
 
 
 def resolve(
     model: type[S], data: Mapping[str, Any], changes: Mapping[str, Any], where: str, of_changes: str = ""
 ) -> tuple[S, dict[str, str]]:
-    """Validate what a user wrote, with changes: null takes a key back where its setting has no null. Of `data` shared by several,
-    which leaves `of_changes` empty, keys that do nothing here are left out, and returned, each with what is to be said of it.
+    """Validate what a user wrote, with changes; return also keys left out, with messages.
 
-    Raises:
-        ConfigError: a key names nothing, or the result does not validate.
+    A change to null removes a key whose setting has no null. `of_changes`: their name in messages; if empty, several
+    share `data`, and its idle keys are left out.
     """
     settings = apply_changes(data, changes, of_changes or where)
     plugins = dict.fromkeys([*_import_plugins(settings, where), *asked_plugins()])
     if plugins and "plugins" in model.model_fields:
         settings["plugins"] = list(plugins)
-    own = tuple(f"{key}." for key in changes)
+    changed_keys = tuple(f"{key}." for key in changes)
     left_out: dict[str, str] = {}
-    while True:
+    while True:  # each round removes what validation complains of and may be removed
         try:
             return build(model, settings, where), left_out
         except ConfigError as error:
-            back = {key for key in error.places if changes.get(key, "") is None}
-            idle = {} if of_changes else {k: says for k, says in error.idle.items() if not f"{k}.".startswith(own)}
-            taken = {key for key in back | idle.keys() if take_out(settings, key) is not ABSENT}
-            if not taken:
+            nulls = {key for key in error.keys if changes.get(key, "") is None}
+            idle = (
+                {}
+                if of_changes
+                else {k: message for k, message in error.idle.items() if not f"{k}.".startswith(changed_keys)}
+            )
+            removed = {key for key in nulls | idle.keys() if take_out(settings, key) is not ABSENT}
+            if not removed:
                 raise
             left_out.update(idle)
 
 
 def take_out(settings: dict[str, Any], key: str) -> Any:
-    """Remove a dotted key; returns its value, or `ABSENT`."""
+    """Remove a dotted key; return its value, or `ABSENT`."""
     *sections, last = key.split(".")
     for section in sections:
         settings = settings.get(section, {}) if isinstance(settings, dict) else {}
@@ -180,11 +171,7 @@ def take_out(settings: dict[str, Any], key: str) -> Any:
 
 
 def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
-    """A YAML file whose top level is a mapping. `stored`: it is perhaps a stranger's, in which aliases are refused.
-
-    Raises:
-        ConfigError: it cannot be read, or is not one.
-    """
+    """Read a YAML mapping; `stored`: perhaps a stranger's, so without aliases."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -198,11 +185,10 @@ def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
 
 
 def read_stored(path: Path) -> dict[str, Any]:
-    """Read settings that are stored with what they made, as data: plug-ins that they name are left out.
+    """Read settings that are stored with what they made, without their plug-ins.
 
     Raises:
         OSError: as `readable`.
-        ConfigError: as `read_yaml`.
     """
     data = read_yaml(readable(path, MOST_STORED), stored=True)
     note_plugins(data.pop("plugins", ()), path)
@@ -210,11 +196,7 @@ def read_stored(path: Path) -> dict[str, Any]:
 
 
 def refuse_bombs(text: str, where: str) -> None:
-    """Refuse a stranger's YAML that would take long to read, or that is not valid.
-
-    Raises:
-        ConfigError: it is so.
-    """
+    """Refuse a stranger's YAML that is invalid or slow to read."""
     if len(text) > MOST_STORED:
         raise ConfigError(f"{where}: has more than {MOST_STORED:,} characters of YAML")
     _parsed(text, where, stored=True)
@@ -223,12 +205,12 @@ def refuse_bombs(text: str, where: str) -> None:
 def _parsed(text: str, where: str, stored: bool = False) -> Any:
     try:
         return yaml.load(text, _StoredLoader if stored else _Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a ValueError of a date that is none
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an impossible date
         raise ConfigError(f"{where}: not valid YAML: {one_line(str(error))}") from None
 
 
 def _import_plugins(data: Mapping[str, Any], where: str) -> list[str]:
-    """Import the modules of a user's own that settings name, from the current folder too; returns their lasting names."""
+    """Import the plug-ins that settings name; return their lasting names."""
     names = data.get("plugins", ())
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{where}: plugins: must be a list of modules, such as [my_tasks]")
@@ -239,11 +221,7 @@ def _import_plugins(data: Mapping[str, Any], where: str) -> list[str]:
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
-    """The command line's `a.b=value` words as changes.
-
-    Raises:
-        ConfigError: a word is not of this form.
-    """
+    """Parse the command line's `a.b=value` words."""
     changes = {}
     for override in overrides:
         key, separator, text = override.partition("=")
@@ -254,12 +232,9 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """A copy of `data` with every `a.b.0.c: value` set; a part that is a number indexes a list, and a key that itself
-    holds dots (`set: {task.length: 4}`) is found under its whole name. Below a mapping of changes a key stays whole, so that
-    `set.reveal.spacing=4` changes one setting and does not replace the section `reveal`.
+    """Return a copy of `data` with every `a.b.0.c: value` set.
 
-    Raises:
-        ConfigError: a key leads through something that has no keys.
+    Keys with dots in the data are found whole; so are those below a mapping of changes (`set.reveal.spacing=4`).
     """
     result: dict[str, Any] = copy.deepcopy(dict(data))
     for key, value in changes.items():
@@ -268,53 +243,49 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
 
 
 def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1) -> None:
-    """Set one key. `names_before`: names that still stand before keys which stay whole; below 0 where none does."""
-    place: Any
-    place, _, rest = key.partition(".")
+    """Set one key; `names_before`: names before keys that stay whole, negative if none."""
+    head: Any
+    head, _, rest = key.partition(".")
     if isinstance(target, list):
-        if not place.isdecimal() or int(place) >= len(target):
-            raise ConfigError(f"{name}: {shown(place)} is not an index of a list of {len(target)}")
-        inside = target[place := int(place)]
+        if not head.isdecimal() or int(head) >= len(target):
+            raise ConfigError(f"{name}: {shown(head)} is not an index of a list of {len(target)}")
+        inside = target[head := int(head)]
     elif isinstance(target, dict):
         if key in target or names_before == 0:
-            place, rest = key, ""
-        inside = target.get(place)
+            head, rest = key, ""
+        inside = target.get(head)
     else:
         raise ConfigError(f"{name}: nothing below {shown(target)} can be set")
     if not rest:
-        target[place] = value
+        target[head] = value
         return
-    target[place] = {} if inside is None else list(inside) if isinstance(inside, tuple) else inside
-    _change(target[place], rest, value, name, _NAMES_BEFORE.get(place, names_before - 1))
+    target[head] = {} if inside is None else list(inside) if isinstance(inside, tuple) else inside
+    _change(target[head], rest, value, name, _NAMES_BEFORE.get(head, names_before - 1))
 
 
 def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
-    """Validate `data`; `where` (a file's name) starts the message of an error.
-
-    Raises:
-        ConfigError: it does not validate; a line for every mistake.
-    """
+    """Validate `data`; a line for every mistake, each after `where`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
         start = f"{where}: " if where else ""
-        places = {".".join(place_of(data, detail)): detail for detail in error.errors()}
+        details = {".".join(place_of(data, detail)): detail for detail in error.errors()}
         idle = {
-            f"{place}.{key}" if place else key: f"{start}{place and f'{place}: '}{says}"
-            for place, detail in places.items()
+            f"{section}.{key}" if section else key: f"{start}{section and f'{section}: '}{message}"
+            for section, detail in details.items()
             if detail["type"] == "idle"
-            for key, says in detail["ctx"]["idle"].items()
+            for key, message in detail["ctx"]["idle"].items()
         }
         lines = dict.fromkeys(explain(data, error.errors()))
-        raise ConfigError("\n".join(start + line for line in lines), {*places, *idle}, idle) from None
+        raise ConfigError("\n".join(start + line for line in lines), {*details, *idle}, idle) from None
 
 
 def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
-    """The least and the most of what is fixed or drawn from [low, high]."""
+    """Return the bounds of a setting fixed or drawn from [low, high]."""
     return (chosen, chosen) if isinstance(chosen, int) else chosen
 
 
 def dump(config: BaseModel) -> str:
-    """The resolved configuration as YAML, with all defaults: it reads back."""
+    """Write the resolved configuration as YAML, with all defaults."""
     text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return text

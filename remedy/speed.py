@@ -1,4 +1,4 @@
-"""Speed of a command's steps, and the time that the rest takes."""
+"""Progress: steps a second, and the time that the rest takes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 
 
 class Speed:
-    """Steps in time, since they were first looked at."""
+    """The rate of steps since the first look."""
 
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = None
 
     def rate(self, done: float) -> float | None:
-        """Steps in a second; None until two different counts have been seen."""
+        """Return steps a second, if known."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, done)
@@ -20,13 +20,13 @@ class Speed:
         return (done - first) / (now - begin) if done > first and now > begin else None
 
     def left(self, done: float, of: float) -> float | None:
-        """Seconds to the end at that rate."""
+        """Estimate the seconds until step `of`."""
         rate = self.rate(done)
         return (of - done) / rate if rate else None
 
 
 def duration(seconds: float | None) -> str:
-    """`2 min 05 s`; nothing if not known, or if nothing is left."""
+    """Write seconds as `2 min 05 s`; empty for none."""
     if not seconds:
         return ""
     minutes, rest = divmod(round(seconds), 60)

@@ -61,8 +61,8 @@ def shared() -> Path:
 def plugins_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test imports as a plug-in is not recorded in what the next one makes."""
     monkeypatch.setattr(plugins, "_loaded", {})
-    monkeypatch.setattr(plugins, "_asked", [])
-    monkeypatch.setattr(plugins, "_named", {})
+    monkeypatch.setattr(plugins, "_of_command_line", [])
+    monkeypatch.setattr(plugins, "_of_stored_settings", {})
     monkeypatch.setenv("REMEDY_PLUGINS", "[]")
     monkeypatch.setattr(sys, "path", [*sys.path])
 

@@ -1,6 +1,4 @@
-"""Freeze the conditions of evaluations as a benchmark's folder: examples, a card, tasks for lm-eval and inspect_ai, and the scorer.
-
-The folder installs as a package without dependencies, which holds the examples and names its tasks to inspect_ai."""
+"""Export of evaluations as a benchmark: examples, card, scorer, tasks for lm-eval and inspect_ai."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ from remedy.plugins import plugins_section
 from remedy.settings import ConfigError, UserError, apply_changes, build
 
 PACKAGE = "cwm_benchmark"
-"""The package in an exported folder: the scorer, and the tasks of inspect_ai."""
+"""The package in an exported folder, with the scorer and the tasks of inspect_ai."""
 MODULES = (
     "remedy.data_gen.execution.program",
     "remedy.data_gen.roles",
@@ -50,28 +48,28 @@ MODULES = (
     "remedy.data_gen.traces.values",
     "remedy.eval.benchmark.scorer",
 )
-"""What the scorer is made of, copied with relative imports; registries, which settings need, are left out of it."""
+"""Modules of the scorer, copied with relative imports. A stub replaces registries, which only settings need."""
 _IMPORT = re.compile(r"^from remedy\.(?:\w+\.)*(\w+) import", re.MULTILINE)
 SHOTS = 4
-"""Training examples that show the form."""
+"""Training examples that show a model the form."""
 LONGEST = 12_000
-"""Characters of a trace: real programs run for millions, and models read a few thousand tokens."""
+"""Characters of a trace: real programs run for millions, but models read a few thousand tokens."""
 TOO_LONG = f"longer than {LONGEST:,} characters"
 NOTICES = {
     "cruxeval": ("https://github.com/facebookresearch/cruxeval", "Copyright (c) 2023 Meta"),
     "humaneval": ("https://github.com/openai/human-eval", "Copyright (c) OpenAI (https://openai.com)"),
 }
-"""Sources of published programs under the MIT licence, which asks for its notice in every copy."""
+"""Sources of published programs under the MIT licence, which requires its notice in every copy."""
 _MIT = {"MIT", *(f"MIT, {source}" for source, _ in NOTICES.values())}
 QUESTIONS = {
     True: "What are the values of all variables at the end? Reply with one line of the form `{form}`, and nothing else.",
     False: "What does the function marked START_OF_TRACE return? Reply with the value alone, as Python's repr writes it.",
 }
-"""By whether the answer is a state."""
+"""Questions by: is the answer a state?"""
 
 
-class Frozen(NamedTuple):
-    """One configuration's examples. `left_out`: how many have no such answer, by the reason; `licences`: of its programs."""
+class ExampleSet(NamedTuple):
+    """The examples of one evaluation; `left_out`: counts by reason."""
 
     name: str
     config: EvalConfig
@@ -83,67 +81,67 @@ class Frozen(NamedTuple):
 
     @property
     def other_licences(self) -> list[str]:
-        """Those that are not MIT."""
         return [licence for licence in self.licences if licence not in _MIT]
 
-    def said_left_out(self) -> str:
-        """Say in words how many are left out, and why."""
-        return ", ".join(f"{count} {why}" for why, count in self.left_out.items()) or "none"
+    def left_out_text(self) -> str:
+        return ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "none"
 
     @property
     def most_tokens(self) -> int:
-        """Enough for its longest trace: of such text, tokenizers take two characters and more at a time."""
+        """Enough for the longest trace, at two characters a token."""
         return 64 + max((len(row["trace"]) for row in self.rows), default=0) // 2
 
 
 def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
-    """Write the benchmark of evaluations, each under a name; returns the card's path.
+    """Write the benchmark of evaluations by name; return the card's path.
 
     Raises:
-        UserError: the folder is not empty, or a configuration does not spell out its data or has no text form.
+        UserError: the folder is not empty, or a configuration lacks its data or has no text form.
     """
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out}: is not empty: choose a new folder")
-    frozen = [freeze(file_name(name), config) for name, config in configs.items()]
-    for one in frozen:
-        _write_lines(out / "data" / f"{one.name}.jsonl", one.rows)
-        if one.shots:
-            _write_lines(out / "data" / "shots" / f"{one.name}.jsonl", one.shots)
+    example_sets = [freeze(file_name(name), config) for name, config in configs.items()]
+    for example_set in example_sets:
+        name = example_set.name
+        _write_lines(out / "data" / f"{name}.jsonl", example_set.rows)
+        if example_set.shots:
+            _write_lines(out / "data" / "shots" / f"{name}.jsonl", example_set.shots)
         for form in ("trace", "answer"):
-            _render("lm_eval_task.yaml", out / "lm_eval" / f"{one.name}_{form}.yaml", one=one, form=form)
-        budget = {"max_new_tokens": max(one.config.max_new_tokens, one.most_tokens)}
-        settings = without_paths(one.config.changed(budget).model_dump(mode="json"))
+            _render("lm_eval_task.yaml", out / "lm_eval" / f"{name}_{form}.yaml", example_set=example_set, form=form)
+        # At least what the longest true trace takes, as in the tasks of other harnesses.
+        budget = {"max_new_tokens": max(example_set.config.max_new_tokens, example_set.most_tokens)}
+        settings = without_paths(example_set.config.changed(budget).model_dump(mode="json"))
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-        write_text(out / "evaluate" / f"{one.name}.yaml", text)
+        write_text(out / "evaluate" / f"{name}.yaml", text)
     _render("utils.py", out / "lm_eval" / "utils.py")
     for name in ("__init__.py", "__main__.py", "inspect_tasks.py"):
-        _render(name, out / PACKAGE / name, most=max((one.most_tokens for one in frozen), default=0))
+        _render(name, out / PACKAGE / name, most=max((each.most_tokens for each in example_sets), default=0))
     copy_scorer(out / PACKAGE)
-    about = {"python": platform.python_version(), "version": version("cwm-remedy"), "plugins": plugins_section()}
-    digests = {one.name: digest_of({"rows": one.rows}) for one in frozen}
-    licences = {licence for one in frozen for licence in one.licences}
+    environment = {"python": platform.python_version(), "version": version("cwm-remedy"), "plugins": plugins_section()}
+    digests = {each.name: digest_of({"rows": each.rows}) for each in example_sets}
+    licences = {licence for each in example_sets for licence in each.licences}
     absent = {name: facts for name, facts in NOTICES.items() if f"MIT, {facts[0]}" not in licences}
-    free = {"notices": NOTICES, "absent": absent, "all_mit": licences <= _MIT}
+    licence_facts = {"notices": NOTICES, "absent": absent, "all_mit": licences <= _MIT}
     for name in ("README.md", "LICENSE", "pyproject.toml"):
-        _render(name, out / name, frozen=frozen, digests=digests, **free, **about)
+        _render(name, out / name, example_sets=example_sets, digests=digests, **licence_facts, **environment)
     return out / "README.md"
 
 
-def freeze(name: str, config: EvalConfig) -> Frozen:
+def freeze(name: str, config: EvalConfig) -> ExampleSet:
     """Make the examples of an evaluation's conditions.
 
     Raises:
-        ConfigError: its `set` holds no data, or a condition's traces are not whole sessions in text.
+        ConfigError: its `set` holds no data, or traces are not whole sessions in text.
     """
     if "task" not in config.set:
         raise ConfigError(f"{name}: set: needs the data configuration with its task: no checkpoint gives one here")
     data = build(DataConfig, apply_changes({}, config.set, "set"), f"{name}: set")
     conditions = conditions_of(config, Subject(data))
-    licences = dict.fromkeys(one for condition in conditions for one in licences_of(condition.data.task))
-    found = Frozen(name, _anywhere(config, data), data, [], [], Counter(), list(licences))
+    licences = dict.fromkeys(licence for condition in conditions for licence in licences_of(condition.data.task))
+    example_set = ExampleSet(name, _anywhere(config, data), data, [], [], Counter(), list(licences))
     for condition in conditions:
         _refuse(name, condition)
-        said = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in condition.own_labels.items())
+        part = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in condition.own_labels.items())
         for example in examples(condition.data, condition.split, range(condition.examples)):
             reason = "" if example.outcome == "ok" else example.outcome
             if not reason and spells_tokens(example.spans):
@@ -154,17 +152,16 @@ def freeze(name: str, config: EvalConfig) -> Frozen:
             if not reason and len(frozen["trace"]) > LONGEST:
                 reason = TOO_LONG
             if reason:
-                found.left_out[reason] += 1
+                example_set.left_out[reason] += 1
                 continue
-            labels = {"id": f"{condition.slug}/{example.index}", "part": said, **condition.own_labels}
-            found.rows.append({**labels, **frozen})
+            labels = {"id": f"{condition.slug}/{example.index}", "part": part, **condition.own_labels}
+            example_set.rows.append({**labels, **frozen})
     if data.task.count("train") is None:
-        found.shots.extend(map(row, examples(conditions[0].data, "train", range(SHOTS))))
-    return found
+        example_set.shots.extend(map(row, examples(conditions[0].data, "train", range(SHOTS))))
+    return example_set
 
 
 def licences_of(task: Task) -> list[str]:
-    """The licences of a task's programs, as far as they are known."""
     if not isinstance(task, ProgramsTask):
         return ["MIT" if type(task).__module__.startswith("remedy.") else "that of its plug-in"]
     if task.benchmark in NOTICES:
@@ -173,7 +170,7 @@ def licences_of(task: Task) -> list[str]:
 
 
 def _anywhere(config: EvalConfig, data: DataConfig) -> EvalConfig:
-    """The configuration without the path of a published benchmark's file on this machine: others have it from the hub, or elsewhere."""
+    """Return the configuration without a published benchmark's path on this machine."""
     if not isinstance(data.task, ProgramsTask) or data.task.benchmark is None:
         return config
     settings = apply_changes({}, config.set, "set")
@@ -182,7 +179,7 @@ def _anywhere(config: EvalConfig, data: DataConfig) -> EvalConfig:
 
 
 def row(example: Example) -> dict[str, Any]:
-    """One example as text: prompts, true trace and true answer."""
+    """Write an example as prompts, true trace and true answer."""
     context = [span for span in example.spans if span.role is Role.CONTEXT]
     state = example.answer_in_state or bool(example.trace.setup)
     names = ",".join(f"{pair.split('=')[0]}=..." for pair in example.answer.split(",")) if state else ""
@@ -197,11 +194,11 @@ def row(example: Example) -> dict[str, Any]:
 
 
 def _texts(spans: Sequence[Span], special: bool = False) -> Iterator[str]:
-    """The texts of spans. `special`: special tokens too, spelled out, but the first, which tokenizers add."""
-    for place, span in enumerate(spans):
+    """Yield the texts of spans. `special`: spell out special tokens too."""
+    for number, span in enumerate(spans):
         if isinstance(span.piece, str):
             yield span.piece
-        elif special and place:
+        elif special and number:  # tokenizers add the first themselves
             yield span.piece.value
 
 
@@ -223,7 +220,7 @@ def _refuse(name: str, condition: Condition) -> None:
 
 
 def copy_scorer(folder: Path) -> None:
-    """Copy the modules that judge a trace, so that they import each other and Python's own alone."""
+    """Copy the modules that judge a trace, so that they import only each other."""
     for module in MODULES:
         source = Path(str(import_module(module).__file__)).read_text(encoding="utf-8")
         path = folder / f"{module.rpartition('.')[2]}.py"
@@ -234,11 +231,13 @@ def copy_scorer(folder: Path) -> None:
 
 def _write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in rows))
+    write_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
 
 def _render(name: str, path: Path, **facts: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True)  # text, no HTML
+    environment = Environment(
+        undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True
+    )  # no escaping: text, not HTML
     template = (files("remedy.eval.benchmark") / f"{name}.j2").read_text(encoding="utf-8")
     write_text(path, environment.from_string(template).render(**facts, package=PACKAGE, shots=SHOTS, longest=LONGEST))

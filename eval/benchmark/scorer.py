@@ -1,4 +1,4 @@
-"""Score what a model wrote of an exported benchmark. This file and those beside it need Python alone.
+"""Scorer of an exported benchmark; this file and those beside it need Python alone.
 
 python -m cwm_benchmark NAME OUTPUTS.jsonl [--answers]
 
@@ -24,69 +24,68 @@ Row = Mapping[str, Any]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a JSONL file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
 
 
 def score_trace(written: str, row: Row) -> TraceScore:
-    """Score a written trace beside the true one. Its end is taken as written, and a last newline too, since harnesses strip both."""
+    # Harnesses strip the last newline and the end of text.
     ended = written if written.endswith("\n") else f"{written}\n"
     return judge([ended, Special.END_OF_TEXT], [row["trace"], Special.END_OF_TEXT], Repl(), row["answer_frames"])
 
 
 def score_answer(written: str, row: Row) -> bool:
-    """Say if the first line of a reply is the true answer: a value that is equal, or the same text."""
+    """Say if a reply's first line equals the true answer, as value or text."""
     line = next((line.strip() for line in written.splitlines() if line.strip()), "")
     return same_text(line, row["answer"])
 
 
-def wilson(right: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of a rate, for examples that are independent."""
+def wilson(right: int, count: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Compute Wilson's interval of a rate of independent examples."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share, scale = right / of, 1 + z * z / of
-    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / scale
-    centre = (share + z * z / (2 * of)) / scale
+    share, scale = right / count, 1 + z * z / count
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / scale
+    centre = (share + z * z / (2 * count)) / scale
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def lines(rows: Sequence[Row], outputs: Mapping[str, str], answers: bool) -> list[str]:
-    """Say what was right, a line for each part of a benchmark. Examples without an output count as wrong."""
-    found = []
+    """Write the results of each part; examples without an output count as wrong."""
+    results = []
     for part in dict.fromkeys(row["part"] for row in rows):
-        mine = [row for row in rows if row["part"] == part]
-        given = [(outputs.get(row["id"], ""), row) for row in mine]
-        scores = [] if answers else [score_trace(*one) for one in given]
-        right = sum(score_answer(*one) for one in given) if answers else sum(score.right for score in scores)
-        low, high = wilson(right, len(mine))
-        said = f"{part}: right {right} of {len(mine)}, {right / len(mine):.1%} (95 %: {low:.1%} to {high:.1%})"
+        of_part = [row for row in rows if row["part"] == part]
+        pairs = [(outputs.get(row["id"], ""), row) for row in of_part]
+        scores = [] if answers else [score_trace(*pair) for pair in pairs]
+        right = sum(score_answer(*pair) for pair in pairs) if answers else sum(score.right for score in scores)
+        low, high = wilson(right, len(of_part))
+        result = f"{part}: right {right} of {len(of_part)}, {right / len(of_part):.1%} (95 %: {low:.1%} to {high:.1%})"
         if scores:
             wrong = Counter(score.first_wrong.label for score in scores if score.first_wrong is not None)
             first = ", ".join(f"{role} {count}" for role, count in wrong.most_common()) or "none"
-            said += f"; right before the first wrong frame {sum(s.prefix for s in scores) / len(scores):.1%}; first wrong: {first}"
-        found.append(said)
+            result += f"; right before the first wrong frame {sum(s.prefix for s in scores) / len(scores):.1%}; first wrong: {first}"
+        results.append(result)
     missing = sum(row["id"] not in outputs for row in rows)
-    return found + ([f"{missing} of {len(rows)} examples have no output and count as wrong"] if missing else [])
+    return results + ([f"{missing} of {len(rows)} examples have no output and count as wrong"] if missing else [])
 
 
 def main(data: Path) -> None:
-    """Score a file of outputs against one of the benchmarks whose examples are in the folder `data`."""
+    """Score a file of outputs against a benchmark in the folder `data`."""
     parser = argparse.ArgumentParser("cwm_benchmark", description="Score what a model wrote of this benchmark.")
     parser.add_argument("name", choices=sorted(path.stem for path in data.glob("*.jsonl")))
     parser.add_argument("outputs", type=Path, help='JSON lines with "id" and "written"')
     parser.add_argument(
         "--answers", action="store_true", help="replies to `question`, in place of traces after `prompt`"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        written = read(given.outputs)
+        written = read(arguments.outputs)
         outputs = {str(line["id"]): line["written"] for line in written}
-        if other := next((key for key, text in outputs.items() if not isinstance(text, str)), None):
-            raise TypeError(f"what was written for {other!r} is no text: leave out what has no output")
+        if unwritten := next((key for key, text in outputs.items() if not isinstance(text, str)), None):
+            raise TypeError(f"what was written for {unwritten!r} is no text: leave out what has no output")
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        parser.error(f'{given.outputs}: cannot be read as JSON lines with "id" and "written": {error}')
+        parser.error(f'{arguments.outputs}: cannot be read as JSON lines with "id" and "written": {error}')
     if len(outputs) < len(written):
-        parser.error(f"{given.outputs}: an example is there twice: give one output of each")
-    rows = read(data / f"{given.name}.jsonl")
+        parser.error(f"{arguments.outputs}: an example is there twice: give one output of each")
+    rows = read(data / f"{arguments.name}.jsonl")
     if unknown := sorted(outputs.keys() - {row["id"] for row in rows}):
-        parser.error(f"{given.outputs}: {given.name} has no example {unknown[0]!r}")
-    print("\n".join(lines(rows, outputs, given.answers)))
+        parser.error(f"{arguments.outputs}: {arguments.name} has no example {unknown[0]!r}")
+    print("\n".join(lines(rows, outputs, arguments.answers)))

@@ -1,4 +1,4 @@
-"""Costs: what traces cost in tokens, measured without a model."""
+"""Costs of traces in tokens, measured without a model."""
 
 REQUEST, TOKENS, PATTERNS = "measure.json", "tokens.parquet", "patterns.parquet"
-"""The files of a measurement, which reports read."""
+"""Files of a measurement, which reports read."""

@@ -1,4 +1,4 @@
-"""Measure what traces of programs cost and how tokenizers cut their strings: the diagnostics that need no model."""
+"""Measurement without a model: the cost of traces in tokens, and how tokenizers cut strings."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ class MeasureConfig(Configuration):
 
 
 def source_name(source: ProgramsTask) -> str:
-    """Name a source in the rows' labels."""
     name = source.benchmark or str(source.path)
     return f"{name}, rewritten ({', '.join(source.rewrites)})" if source.rewrites else name
 
@@ -67,10 +66,10 @@ def source_name(source: ProgramsTask) -> str:
 def measure(
     config: MeasureConfig, directory: Path, workers: int = 1, progress: Callable[[str], None] = lambda message: None
 ) -> Path:
-    """Measure every program and write `tokens.parquet`, `patterns.parquet` and `measure.json`; returns the last one's path.
+    """Measure every program; return the path of `measure.json`.
 
     Raises:
-        UserError: the folder holds another measurement, or another process writes there; or programs or a tokenizer cannot be read.
+        UserError: the folder holds another measurement, another process writes there, or programs or a tokenizer cannot be read.
     """
     with owned(directory):
         return _measure(config, directory, workers, progress)
@@ -90,17 +89,17 @@ def _measure(config: MeasureConfig, directory: Path, workers: int, progress: Cal
         patterns += pattern_part
         if done % 100 == 0 or done == len(cases):
             progress(f"{done}/{len(cases)} programs")
-    ran = list(dict.fromkeys(environment(source.tracer) for source in config.sources))
-    about = {
+    environments = list(dict.fromkeys(environment(source.tracer) for source in config.sources))
+    metadata = {
         "config": request,
         "tokenizers": {name: tokenizer.fingerprint for name, tokenizer in counters.items()},
-        "python": ", ".join(dict.fromkeys(found.python for found in ran)),
-        "isolation": ", ".join(dict.fromkeys(found.isolation for found in ran)),
+        "python": ", ".join(dict.fromkeys(run.python for run in environments)),
+        "isolation": ", ".join(dict.fromkeys(run.isolation for run in environments)),
     }
     pattern_table = pd.DataFrame(patterns, columns=None if patterns else ["tokenizer"])
-    write_table(directory / TOKENS, pa.Table.from_pandas(pd.DataFrame(tokens)), digest_of(about))
-    write_table(directory / PATTERNS, pa.Table.from_pandas(pattern_table), digest_of(about))
-    write_json(path, about)
+    write_table(directory / TOKENS, pa.Table.from_pandas(pd.DataFrame(tokens)), digest_of(metadata))
+    write_table(directory / PATTERNS, pa.Table.from_pandas(pattern_table), digest_of(metadata))
+    write_json(path, metadata)
     return path
 
 
@@ -116,6 +115,7 @@ def _measured(config: MeasureConfig, cases: Sequence[tuple[ProgramsTask, Case]],
         yield from pool.map(_work, cases, chunksize=8)
 
 
+# A worker loads tokenizers once, not for each program.
 _worker: tuple[MeasureConfig, dict[str, TraceTokenizer]] | None = None
 
 
@@ -131,7 +131,7 @@ def _work(case: tuple[ProgramsTask, Case]) -> Rows:
 
 def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], source: ProgramsTask, case: Case) -> Rows:
     outcome = trace_one(case.program, source.tracer)
-    about = {
+    labels = {
         "benchmark": source_name(source),
         "source": case.id,
         "example": f"{text_hash(case.identity):016x}",
@@ -140,10 +140,9 @@ def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], sou
     }
     tokens = token_rows(outcome, case.program, config.costs, source.tracer, counters)
     patterns = pattern_rows(case.program, source.tracer, counters)
-    return [about | row for row in tokens], [about | row for row in patterns]
+    return [labels | row for row in tokens], [labels | row for row in patterns]
 
 
 def load_tokenizers(config: MeasureConfig) -> dict[str, TraceTokenizer]:
-    """The tokenizers to measure with, by name."""
-    found = {name: tokenizers.build_tokenizer(chosen) for name, chosen in config.tokenizers.items()}
-    return found | {checkpoint: tokenizers.load(Path(checkpoint)) for checkpoint in config.checkpoints}
+    built = {name: tokenizers.build_tokenizer(settings) for name, settings in config.tokenizers.items()}
+    return built | {checkpoint: tokenizers.load(Path(checkpoint)) for checkpoint in config.checkpoints}

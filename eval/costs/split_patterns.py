@@ -1,8 +1,7 @@
-"""Does tokenization split the pattern that a string operation searches for? The discontinuity behind wrong string values.
+"""Patterns of string operations that tokenizers split, a cause of wrong string values.
 
-A model that finds a separator or pattern in a string by its tokens cannot if the string's tokens run across the pattern's
-borders: `','` is no token of `'a,b'` where `,b` is one. For every operation with a pattern that a program runs, this asks
-whether the pattern's token sequence occurs among the subject's, both as a trace writes them.
+A model cannot find a separator by its tokens if the string's tokens run across its borders: `','` is no token of
+`'a,b'` where `,b` is one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from remedy.data_gen.rewrites import rewrite_program
 from remedy.data_gen.traces.string_encodings import escape
 from remedy.models.tokenizer import TraceTokenizer
 
-_METHODS = {  # not strip, lstrip and rstrip, whose argument is a set of characters
+_METHODS = {  # without strip, lstrip and rstrip: their argument is a set of characters
     "count",
     "endswith",
     "find",
@@ -35,12 +34,10 @@ _METHODS = {  # not strip, lstrip and rstrip, whose argument is a set of charact
     "startswith",
 }
 _MOST_FRAMES = 2000
-"""Frames of one trace that are looked through: a loop shows its operations early."""
+"""Frames of a trace that are searched: a loop shows its operations early."""
 
 
 class Use(NamedTuple):
-    """An operation with a pattern that a program ran on a string."""
-
     operation: str
     subject: str
     pattern: str
@@ -49,8 +46,8 @@ class Use(NamedTuple):
 def pattern_rows(
     program: Program, tracer: TracerConfig, counters: Mapping[str, TraceTokenizer]
 ) -> list[dict[str, Any]]:
-    """One row for every tokenizer and different use in the program's run whose pattern occurs in its subject."""
-    # With every intermediate value in a variable of its own, a trace shows what an operation was run on.
+    """Make a row for each tokenizer and different use in the program's run."""
+    # These rewrites give every intermediate value a variable, so that the trace shows it.
     outcome = trace_one(rewrite_program(program, ["chains", "temporaries"]), tracer)
     if not isinstance(outcome, Trace):
         return []
@@ -68,11 +65,11 @@ def discontinuous(use: Use, counter: TraceTokenizer) -> bool:
     """Say if the pattern's tokens do not occur, one after another, among the subject's."""
     pattern = counter.string_ids(escape(repr(use.pattern)[1:-1]))
     subject = counter.string_ids(escape(repr(use.subject)))
-    return not any(subject[at : at + len(pattern)] == pattern for at in range(len(subject) - len(pattern) + 1))
+    return not any(subject[start : start + len(pattern)] == pattern for start in range(len(subject) - len(pattern) + 1))
 
 
 def uses(trace: Trace) -> Iterator[Use]:
-    """The uses in a trace whose subject and pattern are constants or variables."""
+    """Yield a trace's uses whose subject and pattern are constants or variables."""
     try:
         tree = ast.parse(trace.program.code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -93,15 +90,15 @@ def uses(trace: Trace) -> Iterator[Use]:
 def _use(node: ast.expr, state: Mapping[str, Value]) -> Iterator[Use]:
     match node:
         case ast.Call(func=ast.Attribute(value=subject, attr=operation), args=[pattern, *_]) if operation in _METHODS:
-            found = _string(subject, state), _string(pattern, state)
+            texts = _string(subject, state), _string(pattern, state)
         case ast.Call(func=ast.Attribute(value=pattern, attr="join" as operation), args=[parts]):
-            found = _joined(_string(pattern, state), parts, state), _string(pattern, state)
+            texts = _joined(_string(pattern, state), parts, state), _string(pattern, state)
         case ast.Compare(left=pattern, ops=[ast.In() | ast.NotIn()], comparators=[subject]):
-            operation, found = "in", (_string(subject, state), _string(pattern, state))
+            operation, texts = "in", (_string(subject, state), _string(pattern, state))
         case _:
             return
-    if found[0] is not None and found[1] is not None:
-        yield Use(operation, found[0], found[1])
+    if texts[0] is not None and texts[1] is not None:
+        yield Use(operation, texts[0], texts[1])
 
 
 def _string(node: ast.expr, state: Mapping[str, Value]) -> str | None:

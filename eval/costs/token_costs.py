@@ -1,4 +1,4 @@
-"""Tokens of a program's trace, by role, for every variant of writing it."""
+"""Tokens of a program's trace by role, for every variant of writing it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from remedy.settings import Settings
 
 
 class CostSettings(Settings):
-    """The variants whose tokens are counted: every combination of what follows, and the densest that fits."""
+    """The variants whose tokens are counted: every combination, and the densest that fits."""
 
     formats: tuple[FormatName, ...] = Field(default=("cwm",), min_length=1)
     """Text forms of a trace."""
@@ -56,7 +56,7 @@ class CostSettings(Settings):
     @field_validator("formats", "spacings", "locals", "string_encodings", "limits")
     @classmethod
     def _different(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        twice = [item for place, item in enumerate(value) if item in value[:place]]
+        twice = [item for index, item in enumerate(value) if item in value[:index]]
         if twice:
             raise ValueError(f"{text(twice[0])} is given twice: remove one")
         return value
@@ -69,16 +69,15 @@ def token_rows(
     tracer: TracerConfig,
     tokenizers: Mapping[str, TraceTokenizer],
 ) -> Iterator[dict[str, Any]]:
-    """One row for every tokenizer, format, string encoding and variant.
+    """Yield a row for every tokenizer, format, string encoding and variant.
 
-    Columns: `tokenizer`, `format`, `string_encoding`, `variant` (`fixed`, or `densest` for the one that fits `max_tokens`), `spacing`,
-    `locals`, `call_depth` (down to which calls are written; missing: all), `written` (False: the program could not be traced,
-    or no variant fits; no other column but the first four says anything then), and `tokens_ROLE` for every role.
+    `variant`: `fixed`, or `densest` for the one that fits `max_tokens`. `call_depth`: of the deepest calls written;
+    missing: all. `written`: False if not traced, or no variant fits. `tokens_ROLE`: for every role.
     """
-    for form, encoding, shown, spacing in itertools.product(
+    for form, encoding, contents, spacing in itertools.product(
         settings.formats, settings.string_encodings, settings.locals, settings.spacings
     ):
-        reveal = RevealConfig.model_validate({"spacing": spacing, "locals": shown})
+        reveal = RevealConfig.model_validate({"spacing": spacing, "locals": contents})
         spans = render(outcome, form, reveal, string_encoding=encoding).spans if isinstance(outcome, Trace) else None
         for name, tokenizer in tokenizers.items():
             counts = None if spans is None else tokenizer.count_by_role(spans)
@@ -87,17 +86,17 @@ def token_rows(
         return
     retraced, reveal = retrace_shallower(program, tracer, outcome), RevealConfig(max_tokens=settings.max_tokens)
     if isinstance(outcome, ProgramError) and isinstance(retraced, Trace):
-        # Too long to be traced whole: traced, and so written, down to this call depth only.
+        # Too long to trace whole: it was traced down to this call depth.
         reveal = reveal.changed({"call_depth": max(levels(retraced.frames), default=0)})
-    writings = itertools.product(tokenizers.items(), settings.formats, settings.string_encodings)
-    for (name, tokenizer), form, encoding in writings:
+    combinations = itertools.product(tokenizers.items(), settings.formats, settings.string_encodings)
+    for (name, tokenizer), form, encoding in combinations:
         yield _row(name, form, encoding, "densest", *_fitted(retraced, reveal, form, encoding, tokenizer))
 
 
 def _fitted(
     outcome: Outcome, reveal: RevealConfig, form: str, encoding: str, tokenizer: TraceTokenizer
 ) -> tuple[RevealConfig, list[int] | None]:
-    """The densest variant that fits, with its tokens by role; None for the tokens if there is no such variant."""
+    """Return the densest variant that fits, with its tokens by role, if any."""
     if isinstance(outcome, ProgramError):
         return reveal, None
 

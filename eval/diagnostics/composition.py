@@ -1,4 +1,4 @@
-"""Accuracy as functions are composed: each function alone, then compositions by depth and form."""
+"""Composed functions: accuracy of each alone, then of compositions by depth and form."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FUNCTION = label("function", "The function that stands alone; empty for composit
 
 @DIAGNOSTICS.register("composition")
 class CompositionDiagnostic(Diagnostic):
-    """Atomic accuracy per function, written as the data writes it, then accuracy by depth, nested and flattened."""
+    """Accuracy of each function alone, then of compositions by depth, nested and flattened."""
 
     title = "Composed functions"
     axis = "depth"
@@ -101,7 +101,6 @@ class CompositionDiagnostic(Diagnostic):
         return self
 
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
-        """Every function alone, then compositions by depth and form."""
         if not isinstance(data.task, CompositionTask):
             raise ConfigError(f"diagnostic composition: needs data.task.kind composition, not {data.task.kind}")
         if self.test_pairs:
@@ -111,33 +110,33 @@ class CompositionDiagnostic(Diagnostic):
                 f"diagnostic composition: programs of {data.task.parallel} parallel lines answer with their last line alone, which "
                 "says nothing of compositions: write `depths: []`, or `set.task.parallel: 1`"
             )
-        found, empty = [], []
+        conditions, empty = [], []
         for family in self.families:
             cells = list(self._cells(data.task, family))
-            changed = [
+            datas = [
                 data.changed({f"task.{key}": value for key, value in task.items()}, "diagnostic composition")
                 for task, _ in cells
             ]
-            extents = [self._extent(one.task, split, trained_on) for one in changed]
+            extents = [self._extent(cell_data.task, split, trained_on) for cell_data in datas]
             for forcing in self.forcing:
-                for one, (_, labels), (of, count) in zip(changed, cells, extents):
+                for cell_data, (_, labels), (from_split, count) in zip(datas, cells, extents):
                     if count:
-                        found.append(self.condition(one, forcing, count, of, **labels))
+                        conditions.append(self.condition(cell_data, forcing, count, from_split, **labels))
                     elif forcing == self.forcing[0]:
                         empty.append(str(labels["function"] or f"{labels['form']}, depth {labels['depth']}"))
         if empty:
-            said = f"diagnostic composition: no program of the {split} split is of {', '.join(empty)}"
+            problem = f"diagnostic composition: no program of the {split} split is of {', '.join(empty)}"
             cure = "`split: all` evaluates every program, for a model that was trained on none of them"
-            if not found:
-                raise ConfigError(f"{said}; {cure}")
-            log.warning("%s, left out; %s", said, cure)
-        return found
+            if not conditions:
+                raise ConfigError(f"{problem}; {cure}")
+            log.warning("%s, left out; %s", problem, cure)
+        return conditions
 
     def _extent(self, task: Task, split: str, trained_on: Task | None) -> tuple[str, int]:
-        """The split and the number of programs of a condition. A model that was not trained here is asked all of a small space."""
+        """Return the split and the number of programs to evaluate."""
         if task.count("all") is None:
             return split, 0 if task.count(split) == 0 else self.examples
-        split = "all" if trained_on is None else split
+        split = "all" if trained_on is None else split  # a model that was not trained here has seen none
         return split, min(self.examples, task.count(split) or 0)
 
     def _cells(self, trained: CompositionTask, family: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -157,7 +156,7 @@ class CompositionDiagnostic(Diagnostic):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-        """Compositions beside what single functions let one expect, and both in numbers."""
+        """Show compositions beside what single functions let expect."""
         scored = [condition for condition in conditions if condition["right"] is not None]
         if all(condition["labels"]["form"] == ATOMIC for condition in scored):
             return []
@@ -169,7 +168,7 @@ class CompositionDiagnostic(Diagnostic):
 
 
 class _Group(NamedTuple):
-    """One run on one family under one forcing: its records, and of the same programs under all forcings."""
+    """Records of one run, family and forcing; `every`: under all forcings."""
 
     run: str
     family: str
@@ -185,15 +184,15 @@ def _groups(records: pd.DataFrame) -> list[_Group]:
     """
     asked = records[PAIRS.name].fillna("") if PAIRS.name in records else pd.Series("", records.index)
     return [
-        _Group(run, f"{family}, {pairs} held-out pairs" if pairs else family, str(forcing), mine, rows)
+        _Group(run, f"{family}, {pairs} held-out pairs" if pairs else family, str(forcing), of_forcing, rows)
         for pairs in sorted({*asked} - {""}) or [""]
         for (run, family), rows in records[asked.isin([pairs, ""])].groupby(["run", "family"], sort=False)
-        for forcing, mine in answered(rows).groupby("forcing", sort=False)
+        for forcing, of_forcing in answered(rows).groupby("forcing", sort=False)
     ]
 
 
 def composition_figure(records: pd.DataFrame) -> Figure:
-    """Accuracy by depth, nested and flattened, beside what single calls let expect; a panel for every run, family and forcing."""
+    """Draw accuracy by depth beside its expectations, a panel for each group."""
     from remedy.eval.tables import plotting
 
     groups = _groups(records)
@@ -208,7 +207,9 @@ def composition_figure(records: pd.DataFrame) -> Figure:
             true_inputs = given_true_inputs(group.every[group.every["form"] == form])
             plotting.line(panel, true_inputs, f"{GIVEN}, {form}", number, ":")
         by_depth = {depth: baselines.baselines(rows) for depth, rows in group.rows.groupby("depth")}
-        baselines.draw(panel, baselines.along((depth, {"baselines": found}) for depth, found in by_depth.items()))
+        baselines.draw(
+            panel, baselines.along((depth, {"baselines": estimates}) for depth, estimates in by_depth.items())
+        )
         plotting.numbers(panel, sorted({*published, *by_depth}))
         plotting.rates(panel)
         panel.set(xlabel="depth", title=f"{group.run}\n{group.family}, {group.forcing}")
@@ -218,7 +219,6 @@ def composition_figure(records: pd.DataFrame) -> Figure:
 
 
 def expectation_table(records: pd.DataFrame) -> Rows:
-    """Observed and expected accuracies by depth, a row for every run, family, forcing, form and depth."""
     table: Rows = [
         ["Run", "Family", "Forcing", "Form", "Depth", "Observed", PUBLISHED, CORRECTED, GIVEN, EVERY_FRAME, WITHOUT]
     ]
@@ -227,21 +227,21 @@ def expectation_table(records: pd.DataFrame) -> Rows:
         for form, rows in group.rows[group.rows["form"] != ATOMIC].groupby("form"):
             same_form = group.every[group.every["form"] == form]
             single = (given_true_inputs(same_form), every_frame_right(same_form, group.forcing))
-            for depth, found in _observed(rows).items():
+            for depth, observed in _observed(rows).items():
                 expected = f"{published[depth]:.0%}" if depth in published else ""
                 lines = [_shown(line.get(depth)) for line in (corrected, *single)]
                 without = baselines.best([{"baselines": baselines.baselines(rows[rows["depth"] == depth])}])
-                place = [group.run, group.family, group.forcing, str(form), str(depth)]
-                table.append([*place, _shown(found), expected, *lines, without])
+                names = [group.run, group.family, group.forcing, str(form), str(depth)]
+                table.append([*names, _shown(observed), expected, *lines, without])
     return table
 
 
 def _observed(rows: pd.DataFrame) -> Line:
     return {
-        int(depth): rate(one["right"].astype(bool).tolist(), one["cluster"].tolist())[:3]
-        for depth, one in rows.groupby("depth")
+        int(depth): rate(of_depth["right"].astype(bool).tolist(), of_depth["cluster"].tolist())[:3]
+        for depth, of_depth in rows.groupby("depth")
     }
 
 
-def _shown(found: tuple[float, float, float] | None) -> str:
-    return "" if found is None else f"{found[0]:.0%}\n{interval(found[1], found[2])}"
+def _shown(estimate: tuple[float, float, float] | None) -> str:
+    return "" if estimate is None else f"{estimate[0]:.0%}\n{interval(estimate[1], estimate[2])}"

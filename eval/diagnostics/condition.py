@@ -1,4 +1,4 @@
-"""Interface of diagnostics: settings that spell out a grid of conditions over a checkpoint's data."""
+"""The interface of diagnostics: settings that spell out a grid of conditions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Condition(Settings):
 
     @property
     def labels(self) -> dict[str, LabelValue]:
-        """Tell the condition from every other: its diagnostic's labels, and those that all conditions have."""
+        """The labels that tell it from every other condition."""
         data = self.data
         return {
             **self.own_labels,
@@ -55,23 +55,23 @@ class Condition(Settings):
 
     @property
     def slug(self) -> str:
-        """A file name that is this condition's alone."""
+        """Its unique file name."""
         return condition_name(self.diagnostic, self.labels)
 
 
 class Diagnostic(Settings, ABC):
-    """The settings of a diagnostic, and the conditions they spell out."""
+    """The settings of a diagnostic, and the conditions that they spell out."""
 
     title: ClassVar[str]
-    """What reports call it."""
+    """Its name in reports."""
     labels: ClassVar[tuple[Label, ...]] = ()
-    """What tells its conditions apart, besides the labels that all conditions have."""
+    """Labels of its conditions, besides the common ones."""
     axis: ClassVar[str | None] = None
-    """The label that figures of accuracy have on their x axis, if one is a quantity."""
+    """The label on the x axis of figures of accuracy, if one is a quantity."""
     compared: ClassVar[tuple[str, ...]] = ()
-    """Labels by whose values a report compares conditions of one run."""
+    """Labels by which a report compares conditions of one run."""
     published: ClassVar[tuple[Published, ...]] = ()
-    """Figures of others, which a report shows beside conditions with these labels."""
+    """Figures of others, shown beside conditions with their labels."""
 
     kind: str
     """The name it is registered under."""
@@ -90,18 +90,17 @@ class Diagnostic(Settings, ABC):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section] | None:
-        """Say more of right answers than a report says of any diagnostic, before that, from the diagnostic's own conditions and the
-        records of programs that could be traced; None: no more."""
+        """Make report sections that only this diagnostic has, of traced programs' records."""
         return None
 
     @classmethod
     def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
-        """Introduce the diagnostic in a report, before its accuracies."""
+        """Make the sections that stand before its accuracies."""
         return []
 
     @abstractmethod
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
-        """The grid over a checkpoint's data. `split`: of generated data; `trained_on`: the task that it was trained on.
+        """Spell out the grid over a checkpoint's data. `trained_on`: its task.
 
         Raises:
             ConfigError: the diagnostic does not fit the data.
@@ -110,12 +109,12 @@ class Diagnostic(Settings, ABC):
     def condition(
         self, data: DataConfig, forcing: Forcing, examples: int, split: str, **labels: LabelValue
     ) -> Condition:
-        """One condition with its own labels.
+        """Make one condition with its own labels.
 
         Raises:
-            ConfigError: the model is to write actions of programs that it is not shown, or events in a format without them; or traces
-                cannot be decoded under the forcing's constraint.
-            ValueError: the labels are not those that the diagnostic declares.
+            ConfigError: the model would write actions of programs that it is not shown, or events in a format without them; or
+                the constraint does not fit the data.
+            ValueError: the labels are not the declared ones.
         """
         declared = {label.name for label in self.labels if not label.asked or label.name in labels}
         if declared != set(labels):
@@ -161,17 +160,18 @@ def check_test_pairs(kind: str, task: Task, split: str) -> None:
 
 
 GENERATED = 100
-"""Generated programs that are evaluated if no number is given: they never end."""
+"""The default number of generated programs, which never end."""
 
 
 def extent(
     kind: str, source: Task, split: str, trained_on: Task | None, examples: int | None = None
 ) -> tuple[str, int]:
-    """The split and the number of a source's programs that a diagnostic of this kind evaluates. Programs that the checkpoint was
-    not trained on are all evaluated.
+    """Return the split and the number of a source's programs to evaluate.
+
+    All, if the checkpoint was not trained on it.
 
     Raises:
-        ConfigError: the split has no program.
+        ConfigError: the split has no program, or training split the source otherwise.
     """
     if source.count("all") is None:
         return split, examples or GENERATED
@@ -191,4 +191,4 @@ def extent(
 
 
 DIAGNOSTICS: Registry[type[Diagnostic]] = Registry("diagnostic")
-"""Diagnostics by `kind`. To add one, subclass `Diagnostic` in a file of its own and register it here."""
+"""Diagnostics by `kind`."""

@@ -1,4 +1,4 @@
-"""Does a model track a permutation, by how many commands it goes without seeing the whole state, and by what it is fed?"""
+"""Permutation tracking: accuracy by commands without the whole state, and by what is fed."""
 
 from __future__ import annotations
 
@@ -68,24 +68,23 @@ class PermutationDiagnostic(Diagnostic):
     """Programs per condition."""
 
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
-        """Lengths by spacing, locals and forcing."""
         if data.task.kind != "permutation":
             raise ConfigError(f"diagnostic permutation: needs data.task.kind permutation, not {data.task.kind}")
         if self.test_pairs:
             check_test_pairs(self.kind, data.task, split)
-        found = []
-        for spacing, shown, repertoire, pairs in itertools.product(
+        conditions = []
+        for spacing, contents, repertoire, pairs in itertools.product(
             self.spacings or (data.reveal.spacing,),
             self.locals or (data.reveal.locals,),
             self.repertoires or (None,),
             self.test_pairs or (None,),
         ):
-            asked = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
-            own = {name: value for name, value in asked.items() if value is not None}
+            variants = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
+            given_labels = {name: value for name, value in variants.items() if value is not None}
             settings = {
                 "reveal.spacing": spacing,
-                "reveal.locals": shown,
-                **{f"task.{name}": value for name, value in own.items()},
+                "reveal.locals": contents,
+                **{f"task.{name}": value for name, value in given_labels.items()},
             }
             revealed = data.changed(settings, "diagnostic permutation")
             for length in self.lengths:
@@ -95,27 +94,29 @@ class PermutationDiagnostic(Diagnostic):
                         f"diagnostic permutation: length {length} gives at most {most} test programs with a held-out pair, and "
                         f"{self.examples} are asked for: give longer programs, or fewer examples"
                     )
-                labels = {"length": length, **own}
-                if changed.reveal.at is None:  # else each program has its own
+                labels = {"length": length, **given_labels}
+                if changed.reveal.at is None:  # otherwise each program has its own horizon
                     labels["horizon"] = horizon(length, changed.reveal)
-                found += [self.condition(changed, forcing, self.examples, split, **labels) for forcing in self.forcing]
-        return found
+                conditions += [
+                    self.condition(changed, forcing, self.examples, split, **labels) for forcing in self.forcing
+                ]
+        return conditions
 
     @classmethod
     def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
-        """The solved horizon of every run."""
         return solved_horizon_section(cls.title, conditions)
 
 
 def _most_with_pairs(task: Task) -> int:
-    """Bound the test programs with a held-out pair: a tenth of pairs by places by other commands by starting values."""
+    """Bound the test programs with a held-out pair."""
     assert isinstance(task, PermutationTask)
     length, values = task.length_range()[1], 10**task.n
+    # Pairs x places x other commands x starting values, of which a tenth is the test split's.
     return int(task.held_out_pairs * (length - 1) * len(move_table(task.n, task.moves)) ** (length - 2) * values) // 10
 
 
 def horizon(length: int, reveal: RevealConfig) -> int:
-    """The most commands of a program between two states that show all variables. What a diff leaves out has been shown."""
+    """Return the most commands between two states that show all variables."""
     whole = reveal.locals in ("full", *DIFFS) and not reveal.answer_only
     return int(min(reveal.spacing, length)) if whole else length
 
@@ -128,51 +129,59 @@ NOTE = (
 
 
 class SolvedHorizon(TypedDict):
-    """Horizon up to which one run follows a state, at all lengths that have it."""
+    """The horizon up to which one run follows a state, at all lengths."""
 
     run: str
     labels: dict[str, LabelValue]
-    """The labels that tell its conditions from others, but for length and horizon."""
+    """Labels that tell its conditions from others, except length and horizon."""
     solved: int | None
-    """The largest horizon whose interval's lower bound is at least `BAR`; None if there is none."""
+    """The largest horizon whose interval's lower end reaches `BAR`, if any."""
     tested: list[int]
-    """All horizons that were tested."""
+    """All tested horizons."""
     failed_below: list[int]
-    """Those below the solved one that do not reach the bar themselves."""
+    """Horizons below the solved one that do not reach `BAR`."""
 
 
 def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizon]:
-    """One for every run and set of its conditions that differ in nothing but length and horizon."""
-    scored = [one for one in in_order(conditions) if AXIS in one["labels"] and one["right"] is not None]
+    """Find the solved horizon of each run, for conditions alike but for length."""
+    scored = [
+        condition
+        for condition in in_order(conditions)
+        if AXIS in condition["labels"] and condition["right"] is not None
+    ]
     names = [name for name in varying(scored) if name not in (AXIS, LENGTH.name)]
     lines: dict[tuple[object, ...], list[ConditionSummary]] = {}
-    for one in scored:
-        lines.setdefault((one["run"], *(one["labels"].get(name, "") for name in names)), []).append(one)
-    found: list[SolvedHorizon] = []
+    for condition in scored:
+        lines.setdefault((condition["run"], *(condition["labels"].get(name, "") for name in names)), []).append(
+            condition
+        )
+    results: list[SolvedHorizon] = []
     for (run, *values), line in lines.items():
-        missed = {int(one["labels"][AXIS]) for one in line if one["right"] and one["right"].low < BAR}
-        tested = sorted({int(one["labels"][AXIS]) for one in line})
-        solved = max((at for at in tested if at not in missed), default=None)
-        below = [at for at in sorted(missed) if solved is not None and at < solved]
+        missed = {
+            int(condition["labels"][AXIS]) for condition in line if condition["right"] and condition["right"].low < BAR
+        }
+        tested = sorted({int(condition["labels"][AXIS]) for condition in line})
+        solved = max((horizon for horizon in tested if horizon not in missed), default=None)
+        below = [horizon for horizon in sorted(missed) if solved is not None and horizon < solved]
         labels: Any = dict(zip(names, values))
-        found.append({"run": str(run), "labels": labels, "solved": solved, "tested": tested, "failed_below": below})
-    return found
+        results.append({"run": str(run), "labels": labels, "solved": solved, "tested": tested, "failed_below": below})
+    return results
 
 
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """A table of the solved horizons, a row for every recipe; nothing where nothing was scored."""
-    variants = {one["run"]: one["variant"] for one in conditions}
-    found: dict[tuple[str, ...], list[SolvedHorizon]] = {}
-    for one in solved_horizons(conditions):
-        found.setdefault((variants[one["run"]], *map(text, one["labels"].values())), []).append(one)
+    """Tabulate solved horizons, a row for every recipe."""
+    variants = {condition["run"]: condition["variant"] for condition in conditions}
+    by_recipe: dict[tuple[str, ...], list[SolvedHorizon]] = {}
+    for result in solved_horizons(conditions):
+        by_recipe.setdefault((variants[result["run"]], *map(text, result["labels"].values())), []).append(result)
     rows: Rows = []
-    for key, runs in found.items():
-        solved = ", ".join(str(one["solved"] or "none") for one in runs)
-        missed = sorted({at for one in runs for at in one["failed_below"]})
-        but = f"not always {', '.join(map(str, missed))}" if missed else ""
+    for key, runs in by_recipe.items():
+        solved = ", ".join(str(result["solved"] or "none") for result in runs)
+        missed = sorted({horizon for result in runs for horizon in result["failed_below"]})
+        exceptions = f"not always {', '.join(map(str, missed))}" if missed else ""
         tested = f"tested: {', '.join(map(str, runs[0]['tested']))}"
-        rows.append([*key, "\n".join(filter(None, [solved, tested, but]))])
-    labels = [title(label) for one in solved_horizons(conditions)[:1] for label in one["labels"]]
+        rows.append([*key, "\n".join(filter(None, [solved, tested, exceptions]))])
+    labels = [title(label) for result in solved_horizons(conditions)[:1] for label in result["labels"]]
     return (
         [Section(f"{name}: solved horizon", rows=[["Recipe", *labels, "Solved horizon"], *rows], note=NOTE)]
         if rows

@@ -1,4 +1,4 @@
-"""Does a model trace programs: as written and rewritten, with its own actions, with true ones, or by answering at once?"""
+"""Traced programs: as written or rewritten, with true or own actions, or answered at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CWM_32B = Published(
 
 @DIAGNOSTICS.register("programs")
 class ProgramsDiagnostic(Diagnostic):
-    """Programs of any task, as written and under rewrites, by how traces are written and decoded."""
+    """Programs of any task, also rewritten, by how traces are written and decoded."""
 
     title = "Traced programs"
     labels = (BENCHMARK, REWRITE)
@@ -92,28 +92,27 @@ class ProgramsDiagnostic(Diagnostic):
         return self
 
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
-        """Every set of programs, by rewrite, by how traces are written, and by how they are decoded."""
-        found = []
+        conditions = []
         for source in self.sources or (data.task,):
             from_split, count = extent(self.kind, source, split, trained_on, self.examples)
             for rewrite, encoding in itertools.product(self.rewrites, self.string_encodings or (data.string_encoding,)):
                 task = source if rewrite == "none" else source.rewritten(rewrites_of(rewrite))
                 changes = {"task": task.model_dump(), "string_encoding": encoding}
                 for reveal, forcing in self._reveals(data):
-                    seen = {"memory": None} if reveal.answer_only else {}
-                    changed = data.changed({**changes, **seen, "reveal": reveal.model_dump()}, "diagnostic programs")
+                    memory = {"memory": None} if reveal.answer_only else {}  # an answer has no frames to forget
+                    changed = data.changed({**changes, **memory, "reveal": reveal.model_dump()}, "diagnostic programs")
                     labels = {"benchmark": source.name, "rewrite": rewrite}
-                    found.append(self.condition(changed, forcing, count, from_split, **labels))
-        return found
+                    conditions.append(self.condition(changed, forcing, count, from_split, **labels))
+        return conditions
 
     def _reveals(self, data: DataConfig) -> Iterator[tuple[RevealConfig, Forcing]]:
-        """List how traces are written, with a forcing: whole traces first, then answers at once."""
+        """Yield how traces are written, with a forcing: whole traces, then answers at once."""
         for answer_only in self.answer_only:
             if answer_only:
                 yield RevealConfig(answer_only=True, max_tokens=data.reveal.max_tokens), "free"
                 continue
             traced = data.reveal.changed({"answer_only": False})
             for spacing in self.spacings or (traced.spacing,):
-                for shown in self.locals or (traced.locals,):
+                for contents in self.locals or (traced.locals,):
                     for forcing in self.forcing:
-                        yield traced.changed({"spacing": spacing, "locals": shown}), forcing
+                        yield traced.changed({"spacing": spacing, "locals": contents}), forcing

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """Writers of actions and of states under a forcing."""
+    """The writers of actions and of states under a forcing."""
 
     actions: str
     states: str
@@ -36,7 +36,7 @@ CELLS: dict[str, Cell] = {
     "teacher_forced": Cell("predicted after true ones", "predicted after true ones"),
 }
 LOST = {"state", "value"}
-"""The roles of first errors by which a state is lost; by any other, what happens next is wrong."""
+"""Roles of first errors that lose a state; any other is a wrong action."""
 NOTE = (
     "Rates per frame of what the model writes; what is fed has none. Of one run with Wilson intervals over clusters; of several "
     "seeds their mean with a t interval for other seeds on these programs, and each in small print. A state that is wrong where "
@@ -71,13 +71,11 @@ class TwoByTwoDiagnostic(Diagnostic):
         return value
 
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
-        """The four cells over the configured data, which show the program."""
         from_split, count = extent(self.kind, data.task, split, trained_on, self.examples)
         return [self.condition(data, forcing, count, from_split) for forcing in self.forcing]
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-        """Rates per frame by cell, as a figure and in numbers."""
         cells = found_cells(conditions, records)
         note = CELLS_NOTE if any(len(cell.runs) > 1 for cell in cells) else ""
         return [
@@ -90,8 +88,8 @@ class TwoByTwoDiagnostic(Diagnostic):
         ]
 
 
-class Found(NamedTuple):
-    """One variant under one forcing. `name`: the variant with the labels that tell its conditions apart; `rows`: the records."""
+class CellRuns(NamedTuple):
+    """A variant's runs under one forcing; its `name` has the labels that differ."""
 
     name: str
     forcing: str
@@ -99,31 +97,30 @@ class Found(NamedTuple):
     rows: pd.DataFrame
 
     def rates(self, kind: str) -> list[Estimate]:
-        """The rate per frame of each run; none where all of the kind was fed."""
+        """Return each run's rate per frame; none where all of the kind was fed."""
         return [run["per_frame"][kind] for run in self.runs if kind in run["per_frame"]]
 
 
-def found_cells(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Found]:
-    """Variant by variant, its cells."""
+def found_cells(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[CellRuns]:
     variants = dict(zip(records["run"], records.get("variant", records["run"])))
     names = [name for name in telling(conditions) if name != "forcing"]
     groups: dict[tuple[str, str], list[ConditionSummary]] = {}
     for condition in in_order(conditions):
-        variant, said = variants.get(condition["run"], condition["run"]), named(condition["labels"], names)
-        key = (f"{variant}, {said}" if said else variant, str(condition["labels"]["forcing"]))
+        variant, labels = variants.get(condition["run"], condition["run"]), named(condition["labels"], names)
+        key = (f"{variant}, {labels}" if labels else variant, str(condition["labels"]["forcing"]))
         groups.setdefault(key, []).append(condition)
-    places = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in groups))}
-    found = []
+    order = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in groups))}
+    cells = []
     for (name, forcing), runs in sorted(
-        groups.items(), key=lambda item: (places[item[0][0]], list(CELLS).index(item[0][1]))
+        groups.items(), key=lambda item: (order[item[0][0]], list(CELLS).index(item[0][1]))
     ):
-        mine = records["run"].isin([run["run"] for run in runs]) & (records["condition"] == runs[0]["condition"])
-        found.append(Found(name, forcing, runs, records[mine]))
-    return found
+        in_cell = records["run"].isin([run["run"] for run in runs]) & (records["condition"] == runs[0]["condition"])
+        cells.append(CellRuns(name, forcing, runs, records[in_cell]))
+    return cells
 
 
-def cells_table(cells: Sequence[Found]) -> Rows:
-    """A line for every variant and cell."""
+def cells_table(cells: Sequence[CellRuns]) -> Rows:
+    """Tabulate cells, a row for each variant and forcing."""
     head = ["Variant" if any(len(cell.runs) > 1 for cell in cells) else "Run", "Actions", "States", "Answer right"]
     head += [WITHOUT, "States right", "Actions right", "Values right"]
     table = [[*head, "First error: wrong action", "First error: lost state"]]
@@ -134,9 +131,9 @@ def cells_table(cells: Sequence[Found]) -> Rows:
             [
                 cell.name,
                 *CELLS[cell.forcing],
-                _said(right),
+                _rate_text(right),
                 baselines.best(cell.runs) if right else "",
-                *(_said(cell.rates(kind)) for kind in ("states", "actions", "returns")),
+                *(_rate_text(cell.rates(kind)) for kind in ("states", "actions", "returns")),
                 _share(cell, (roles != "") & ~roles.isin(LOST)),
                 _share(cell, roles.isin(LOST)),
             ]
@@ -144,50 +141,49 @@ def cells_table(cells: Sequence[Found]) -> Rows:
     return table
 
 
-def _said(rates: Sequence[Estimate]) -> str:
-    """A rate with its interval; of several seeds, their mean with that over seeds, and each in small print."""
+def _rate_text(rates: Sequence[Estimate]) -> str:
+    """Write a rate with its interval; of several seeds, their mean and each."""
     if len(rates) < 2:
         return percent(rates[0] if rates else None)
-    found = mean([one.mean for one in rates])
-    each = ", ".join(f"{100 * one.mean:.0f}" for one in rates)
-    return f"{100 * found.mean:.0f} %\n{interval(found.low, found.high)}\nseeds {each} %"
+    over_seeds = mean([seed.mean for seed in rates])
+    each = ", ".join(f"{100 * seed.mean:.0f}" for seed in rates)
+    return f"{100 * over_seeds.mean:.0f} %\n{interval(over_seeds.low, over_seeds.high)}\nseeds {each} %"
 
 
-def _share(cell: Found, outcomes: pd.Series) -> str:
-    """The share of a cell's traces that are so, as `_said`, and how many they are."""
+def _share(cell: CellRuns, outcomes: pd.Series) -> str:
+    """Write the share of a cell's traces with an outcome, and their number."""
     if outcomes.empty:
         return ""
     runs = outcomes.groupby(cell.rows["run"], sort=False)
-    rates = [rate(one.tolist(), cell.rows["cluster"][one.index].tolist()) for _, one in runs]
-    return f"{_said(rates)}\n{outcomes.sum()} of {len(outcomes)} traces"
+    rates = [rate(of_run.tolist(), cell.rows["cluster"][of_run.index].tolist()) for _, of_run in runs]
+    return f"{_rate_text(rates)}\n{outcomes.sum()} of {len(outcomes)} traces"
 
 
-def cells_figure(cells: Sequence[Found]) -> Figure:
-    """States right where actions are written, fed, or all is fed; and actions right where states are. A bar for every variant: the
-    mean of its runs, which are points with their intervals."""
+def cells_figure(cells: Sequence[CellRuns]) -> Figure:
+    """Draw states right where actions are written or fed, and actions right where states are."""
     from remedy.eval.tables import plotting
     from remedy.eval.tables.colours import COLOURS
 
     names = list(dict.fromkeys(cell.name for cell in cells))
     figure, axes = plotting.panels(2)
     kinds = [("states", "action_forced", "actions fed"), ("actions", "state_forced", "states fed")]
-    width = 0.8 / len(names)
+    width = 0.8 / len(names)  # of a bar; the rest separates the ticks
     for panel, (kind, alone, fed) in zip(axes, kinds):
-        places = {"free": (0, "all written"), alone: (1, fed), "teacher_forced": (2, "one step")}
+        ticks = {"free": (0, "all written"), alone: (1, fed), "teacher_forced": (2, "one step")}
         for cell in cells:
             rates = cell.rates(kind)
-            if cell.forcing not in places or not rates:
+            if cell.forcing not in ticks or not rates:
                 continue
             number = names.index(cell.name)
-            at = places[cell.forcing][0] + (number - (len(names) - 1) / 2) * width
+            centre = ticks[cell.forcing][0] + (number - (len(names) - 1) / 2) * width
             colour = COLOURS[number % len(COLOURS)]
-            height = sum(one.mean for one in rates) / len(rates)
-            panel.bar([at], [height], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
-            for place, one in enumerate(rates):
-                beside = at + (place - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
-                ends = [[one.mean - one.low], [one.high - one.mean]]
-                panel.errorbar([beside], [one.mean], yerr=ends, fmt="o", ms=3, color="black", lw=1)
-        panel.set_xticks([place for place, _ in places.values()], [name for _, name in places.values()])
+            height = sum(seed.mean for seed in rates) / len(rates)
+            panel.bar([centre], [height], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
+            for index, seed in enumerate(rates):
+                beside = centre + (index - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
+                ends = [[seed.mean - seed.low], [seed.high - seed.mean]]
+                panel.errorbar([beside], [seed.mean], yerr=ends, fmt="o", ms=3, color="black", lw=1)
+        panel.set_xticks([position for position, _ in ticks.values()], [name for _, name in ticks.values()])
         plotting.rates(panel)
         panel.set(title=f"{kind} right, per frame")
     plotting.legend(figure, axes)

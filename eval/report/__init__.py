@@ -1,1 +1,1 @@
-"""The report: Markdown and one HTML page from records and measurements."""
+"""Reports: Markdown and one HTML page from records and measurements."""

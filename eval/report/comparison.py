@@ -1,4 +1,4 @@
-"""Comparisons of a report: a mitigation with its baseline, as an experiment declares them."""
+"""Comparisons as an experiment declares them: mitigations with their baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Default comparisons of a report: variants with a baseline, a variant's conditions with the plainest, and forcings."""
+"""Default comparisons: between variants, conditions, and forcings."""
 
 from __future__ import annotations
 
@@ -18,70 +18,82 @@ AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
     "spacing": ("token budget", set()),
     "forcing": ("wrong action", {"control_flow"}),
 }
-"""The failures that labels are meant for, and with which values; an empty set: with any."""
+"""The failure that a label is meant for, and for which values; an empty set: any."""
 
 
 def default_comparisons(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
-    """Every variant with the baseline, condition by condition; and of a variant, conditions with its plainest, where their
-    diagnostic says by which labels they are compared. `baselines`: the variants or runs that are so declared; of a diagnostic
-    without one, the first."""
-    found: list[Comparison] = []
-    for diagnostic, mine in by_diagnostic(conditions).items():
+    """Compare variants with the baseline, and conditions with the plainest of their variant.
+
+    `baselines`: declared variants or runs; a diagnostic without one takes its first.
+    """
+    comparisons: list[Comparison] = []
+    for diagnostic, of_diagnostic in by_diagnostic(conditions).items():
         kind = DIAGNOSTICS.find(diagnostic)
         compared = () if kind is None else kind.compared
-        found += between_variants(mine, baselines)
-        found += within_variants(mine, [label for label in compared if label != "forcing"])
-    return found
+        comparisons += between_variants(of_diagnostic, baselines)
+        comparisons += within_variants(of_diagnostic, [label for label in compared if label != "forcing"])
+    return comparisons
 
 
 def diagnoses(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
-    """Compare, of every variant, what it is fed against what it is fed least, all else the same. An oracle is no mitigation; a
-    constraint, which feeds nothing that is true only, is one."""
-    traces = [one for one in conditions if not one["labels"]["answer_only"]]
-    return [one for mine in by_diagnostic(traces).values() for one in within_variants(mine, ["forcing"])]
+    """Compare what each variant is fed with what it is fed least.
+
+    An oracle is no mitigation; a constraint, which needs no true trace, is one.
+    """
+    traces = [condition for condition in conditions if not condition["labels"]["answer_only"]]
+    groups = by_diagnostic(traces).values()
+    return [comparison for group in groups for comparison in within_variants(group, ["forcing"])]
 
 
 def baseline_of(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> str:
-    """The variant that the others of a diagnostic are compared with."""
-    declared = [one["variant"] for one in conditions if {one["run"], one["variant"]} & {*baselines}]
+    """Return the variant that others are compared with."""
+    declared = [
+        condition["variant"] for condition in conditions if {condition["run"], condition["variant"]} & {*baselines}
+    ]
     return (declared or [conditions[0]["variant"]])[0]
 
 
 def by_diagnostic(conditions: Sequence[ConditionSummary]) -> dict[str, list[ConditionSummary]]:
-    """The conditions of each diagnostic in which something was scored."""
-    scored = [one for one in conditions if one["right"] is not None]
-    kinds = dict.fromkeys(one["diagnostic"] for one in scored)
-    return {kind: [one for one in scored if one["diagnostic"] == kind] for kind in kinds}
+    """Group the scored conditions by diagnostic."""
+    groups: dict[str, list[ConditionSummary]] = {}
+    for condition in conditions:
+        if condition["right"] is not None:
+            groups.setdefault(condition["diagnostic"], []).append(condition)
+    return groups
 
 
 def between_variants(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
-    """Every other variant against the baseline, over all conditions of a diagnostic that they share."""
+    """Compare every other variant with the baseline, in shared conditions."""
     first = baseline_of(conditions, baselines)
     ordered = _one_each(in_order(conditions))
-    before = {_labels(one): one for one in ordered if one["variant"] == first}
-    pairs = [(before[key], one) for one in ordered if one["variant"] != first and (key := _labels(one)) in before]
-    names = varying([one for _, one in pairs])
-    found = []
-    for baseline, one in pairs:
-        said = named(one["labels"], names)
-        found.append(_comparison(f"{one['variant']} ({said})" if said else one["variant"], "any", baseline, one))
-    return found
+    of_baseline = {_labels(each): each for each in ordered if each["variant"] == first}
+    pairs = [
+        (of_baseline[key], each)
+        for each in ordered
+        if each["variant"] != first and (key := _labels(each)) in of_baseline
+    ]
+    names = varying([treatment for _, treatment in pairs])
+    comparisons = []
+    for baseline, treatment in pairs:
+        name, labels = treatment["variant"], named(treatment["labels"], names)
+        comparisons.append(_comparison(f"{name} ({labels})" if labels else name, "any", baseline, treatment))
+    return comparisons
 
 
 def within_variants(conditions: Sequence[ConditionSummary], compared: Collection[str]) -> list[Comparison]:
-    """Conditions against the first one of their variant that differs from them in one of the `compared` labels, and in no other."""
+    """Compare conditions with the plainest that differs in one `compared` label alone."""
     groups: dict[tuple[str, frozenset[tuple[str, LabelValue | None]]], list[ConditionSummary]] = {}
-    for one in _one_each(conditions):
-        labels = one["labels"].items()  # one that has not all of them differs from others in more than a value
-        rest = frozenset((name, None if name in compared else value) for name, value in labels)
-        groups.setdefault((one["variant"], rest), []).append(one)
+    for condition in _one_each(conditions):
+        # With names of compared labels: a condition that lacks one differs in more than a value.
+        rest = frozenset((name, None if name in compared else value) for name, value in condition["labels"].items())
+        groups.setdefault((condition["variant"], rest), []).append(condition)
     names = [name for name in varying(conditions) if name not in compared]
-    found = []
+    comparisons = []
     for (variant, _), group in groups.items():
-        first, *others = sorted(group, key=lambda one: _plainness(one["labels"], compared))
-        for one in others:
-            before, after = first["labels"], one["labels"]
-            # Without a trace, there are no states that spacing and locals could say anything of.
+        first, *others = sorted(group, key=lambda condition: _plainness(condition["labels"], compared))
+        for other in others:
+            before, after = first["labels"], other["labels"]
+            # Without a trace there are no states, so that spacing and locals mean nothing.
             void = {"spacing", "locals"} if after["answer_only"] else set()
             changed = [name for name in compared if name not in void and before.get(name) != after.get(name)]
             if len(changed) == 1:
@@ -90,16 +102,16 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
                 start = f"{', '.join(filter(None, (variant, named(after, names))))}: " if len(groups) > 1 else ""
                 aim, values = AIMS.get(label, ("any", set()))
                 aim = aim if not values or value in values else "any"
-                found.append(_comparison(start + change, aim, first, one))
-    return found
+                comparisons.append(_comparison(start + change, aim, first, other))
+    return comparisons
 
 
 def _one_each(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
-    """Each of a variant's conditions, from whichever of its runs has it first."""
-    found: dict[tuple[str, frozenset[tuple[str, LabelValue]]], ConditionSummary] = {}
-    for one in conditions:
-        found.setdefault((one["variant"], _labels(one)), one)
-    return list(found.values())
+    """List each of a variant's conditions once, whichever run has it."""
+    first: dict[tuple[str, frozenset[tuple[str, LabelValue]]], ConditionSummary] = {}
+    for condition in conditions:
+        first.setdefault((condition["variant"], _labels(condition)), condition)
+    return list(first.values())
 
 
 def _labels(condition: ConditionSummary) -> frozenset[tuple[str, LabelValue]]:
@@ -108,12 +120,12 @@ def _labels(condition: ConditionSummary) -> frozenset[tuple[str, LabelValue]]:
 
 def _comparison(name: str, aim: Aim, baseline: ConditionSummary, treatment: ConditionSummary) -> Comparison:
     first, second = (
-        Side(run=one["variant"], where={"diagnostic": one["diagnostic"], **one["labels"]})
-        for one in (baseline, treatment)
+        Side(run=side["variant"], where={"diagnostic": side["diagnostic"], **side["labels"]})
+        for side in (baseline, treatment)
     )
     return Comparison(mitigation=name, failure=aim, baseline=first, treatment=second)
 
 
 def _plainness(labels: Mapping[str, LabelValue], compared: Collection[str]) -> tuple[object, ...]:
-    """Sorts conditions: whole traces before answers alone, then what stands first in each label's order."""
+    """Return a sort key: whole traces first, then by each label's order."""
     return (labels["answer_only"], *(rank(name, labels.get(name, "")) for name in compared))

@@ -1,4 +1,4 @@
-"""Recipes under conditions: the runs of a recipe together, and tables with a row for each."""
+"""Groups: one condition of a recipe with all its runs; tables over groups."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pandas as pd
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import LabelValue, answered, with_changed
 from remedy.eval.records.summary import ConditionSummary, counts
-from remedy.eval.stats import Difference, Repeated, compare, over_seeds
+from remedy.eval.stats import Difference, RecipeRate, compare, over_seeds
 from remedy.eval.stats.clusters import Floats
 from remedy.eval.tables.sections import Rows, in_order, mean_of, named, points_of, telling, text, tidied, title, varying
 
 PAIRED = ["example", "index", "split", "cluster"]
-"""The columns that name one example in every run."""
+"""Columns that identify an example in every run."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """One condition of a recipe: the summaries of its runs, and their records."""
+    """One condition of a recipe, with all its runs."""
 
     variant: str
     labels: Mapping[str, LabelValue]
@@ -32,95 +32,98 @@ class Group:
 
     @property
     def scored(self) -> bool:
-        """Say if its answers are the model's, to be right or wrong."""
+        """Its answers are the model's, so right or wrong."""
         return self.runs[0]["right"] is not None
 
     @cached_property
-    def rates(self) -> Repeated:
-        """The runs' rates of right answers on the programs that all of them have."""
+    def rates(self) -> RecipeRate:
+        """Rates of right answers on the programs that all runs have."""
         return over_seeds(*outcomes_of(answered(self.records), "right"))
 
     def total(self, key: str) -> Any:
-        """The sum of a number of all runs."""
+        """Sum a number over the runs."""
         return sum(run[key] for run in self.runs)  # type: ignore[literal-required]
 
     def share(self, key: str, count: str = "") -> str:
-        """A share of the runs as a cell, with the best rule without a model. `count`: of a share by frame, the frames' number."""
-        said = mean_of((run["per_frame"].get(count) if count else run[key]) for run in self.runs)  # type: ignore[literal-required]
-        if said and count == "changed_states":
-            return f"{said}\nnothing changed 0 %"
-        found = against_rule(self.records, key, count) if said else None
-        return f"{said}\n{found[0]} {100 * found[1].baseline:.0f} %: {points_of(found[1])}" if found else said
+        """Write a share as a cell, with the best rule; `count`: its frames' column."""
+        cell = mean_of((run["per_frame"].get(count) if count else run[key]) for run in self.runs)  # type: ignore[literal-required]
+        if cell and count == "changed_states":
+            return f"{cell}\nnothing changed 0 %"
+        rule = against_rule(self.records, key, count) if cell else None
+        return f"{cell}\n{rule[0]} {100 * rule[1].baseline:.0f} %: {points_of(rule[1])}" if rule else cell
 
     def counts(self, column: str) -> dict[str, int]:
-        """Count each value of a column, the most frequent first, but for empty ones."""
+        """Count each value of a column but empty ones, the most frequent first."""
         return counts(self.records.loc[self.records[column] != "", column])
 
 
 def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Floats, list[str]]:
-    """Right ones of runs (runs, examples), in the order of `rows`, on the examples that all of them have; and the examples' clusters.
+    """Return outcomes (runs, examples) on the examples that all runs have, and their clusters.
 
-    `count`: of a share of frames, the column with their number. Then every frame of a trace is an example, all of a program in its
-    cluster: a trace's right ones are counted first, since only their number is known.
+    `count`: the column with a share's number of frames. Then frames are the examples, a trace's right ones first, since
+    only their number is known.
     """
     runs = list(dict.fromkeys(rows["run"]))
+    # Examples that a run lacks have a NaN there.
     wide = rows.pivot(index=PAIRED, columns="run", values=column).dropna()[runs]
     right, clusters = wide.to_numpy(dtype=float).T, wide.index.get_level_values("cluster")
     if not count:
         return right, clusters.tolist()
-    of = rows.drop_duplicates(PAIRED).set_index(PAIRED)[count][wide.index].to_numpy(dtype=int)
-    place = np.concatenate([np.arange(number) for number in of])
-    return (place < np.repeat(np.round(right * of), of, axis=1)).astype(float), np.repeat(clusters, of).tolist()
+    frames = rows.drop_duplicates(PAIRED).set_index(PAIRED)[count][wide.index].to_numpy(dtype=int)
+    position = np.concatenate([np.arange(number) for number in frames])
+    by_frame = position < np.repeat(np.round(right * frames), frames, axis=1)
+    return by_frame.astype(float), np.repeat(clusters, frames).tolist()
 
 
 def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, Difference] | None:
-    """The name of the best rule without a model for a share of runs' records, and the runs less that rule on the examples that all of
-    them have; None where no rule is known. `count`: as of `outcomes_of`."""
-    rules = {name: each for name, each in baselines.outcomes(rows, share).items() if each.notna().all()}
+    """Compare runs with the best rule without a model, if one is known.
+
+    Returns its name and the difference on shared examples. `count`: as in `outcomes_of`.
+    """
+    rules = {name: outcomes for name, outcomes in baselines.outcomes(rows, share).items() if outcomes.notna().all()}
     if not rules:
         return None
     name = max(rules, key=lambda name: float(rules[name].mean()))
-    rule = rows.assign(**{share: rules[name]}, run="").drop_duplicates(PAIRED)
-    right, clusters = outcomes_of(pd.concat([rows, rule]), share, count)
+    as_run = rows.assign(**{share: rules[name]}, run="").drop_duplicates(PAIRED)
+    right, clusters = outcomes_of(pd.concat([rows, as_run]), share, count)
     return baselines.NAMES[name], compare(right[-1:], right[:-1], clusters, standing=(True, False))
 
 
 def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Group]:
-    """The conditions of runs that differ in their seeds alone, together."""
+    """Group the conditions of runs that differ in seeds alone."""
     records = with_changed(records)
     rows = dict(list(records.groupby(["run", "condition"], sort=False))) if len(records) else {}
-    found: dict[tuple[object, ...], list[ConditionSummary]] = {}
-    for one in in_order(conditions):
-        found.setdefault((one["variant"], frozenset(one["labels"].items())), []).append(one)
+    groups: dict[tuple[object, ...], list[ConditionSummary]] = {}
+    for condition in in_order(conditions):
+        groups.setdefault((condition["variant"], frozenset(condition["labels"].items())), []).append(condition)
     return [
         Group(
             runs[0]["variant"],
             runs[0]["labels"],
             runs,
-            pd.concat([rows.get((one["run"], one["condition"]), records[:0]) for one in runs]),
+            pd.concat([rows.get((run["run"], run["condition"]), records[:0]) for run in runs]),
         )
-        for runs in found.values()
+        for runs in groups.values()
     ]
 
 
 def all_runs(groups: Sequence[Group]) -> list[ConditionSummary]:
-    """The conditions of all runs of groups."""
     return [run for group in groups for run in group.runs]
 
 
 def table(groups: Sequence[Group], columns: Mapping[str, Callable[[Group], object]]) -> Rows:
-    """A row for every group: its recipe, the labels that vary (of two that are always equal, one), and columns; those that say nothing
-    are left out."""
+    """Make a row for each group: recipe, varying labels, and columns with content."""
     values = {name: [text(group.labels.get(name, "")) for group in groups] for name in varying(all_runs(groups))}
+    # Of labels that are equal everywhere, one.
     labels = [name for name in values if values[name] not in [values[other] for other in values if other < name]]
     rows = [["Recipe", *map(title, labels), *columns]]
     for group in groups:
-        about = [text(group.labels.get(name, "")) for name in labels]
-        rows.append([group.variant, *about, *(str(cell(group)) for cell in columns.values())])
+        label_cells = [text(group.labels.get(name, "")) for name in labels]
+        rows.append([group.variant, *label_cells, *(str(cell(group)) for cell in columns.values())])
     return tidied(rows)
 
 
 def starts(groups: Sequence[Group]) -> list[list[str]]:
-    """Each group's recipe and the labels that tell it from others, as two cells."""
-    about = [*dict.fromkeys([*telling(all_runs(groups)), "forcing"])]
-    return [[group.variant, named(group.labels, about)] for group in groups]
+    """Return each group's recipe and the labels that tell it apart."""
+    names = [*dict.fromkeys([*telling(all_runs(groups)), "forcing"])]
+    return [[group.variant, named(group.labels, names)] for group in groups]

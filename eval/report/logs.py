@@ -1,6 +1,6 @@
-"""Results by example that other harnesses wrote: lm-evaluation-harness samples, inspect_ai logs, or a table of one's own.
+"""Results by example that other harnesses wrote: lm-eval samples, inspect_ai logs, or tables.
 
-Logs are strangers' files: their kind, bytes and examples are bounded before they are read.
+Logs are strangers' files: kind, bytes and examples are bounded before they are read.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ from remedy.settings import UserError
 TABLES = (".csv", ".jsonl", ".parquet")
 KINDS = (*TABLES, ".json", ".eval")
 ZSTANDARD = 93
-"""The number of zstd among the compressions of ZIP archives, which Python's `zipfile` reads from 3.14 on."""
+"""The number of zstd among ZIP compressions; Python's `zipfile` reads it from 3.14 on."""
 MOST_BYTES = 2**30
-"""Of a log, unpacked: more may fill the memory."""
+"""Bytes of a log, unpacked: more may fill the memory."""
 MOST_JSON = 2**27
-"""Of a line, or of a file of an archive: as Python's objects, a stranger's may take 30 times as many."""
+"""Bytes of a line, or of a file of an archive: Python's objects may take 30 times as many."""
 MOST_ROWS = 500_000
-"""Of a Parquet file, which then take about 1 GB: a small file may hold any number of equal rows."""
+"""Rows of a Parquet file, about 1 GB in memory: a small file may hold any number of equal rows."""
 INSPECT = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Letters of inspect_ai's scores, with the values that its own metrics give them."""
+"""Letters of inspect_ai's scores, with the values of its own metrics."""
 _WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(("", "na", "none", "null"), math.nan)
-"""Scores as texts of tables say them, and what stands for none."""
+"""Scores as texts in tables; NaN for none."""
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zlib.error, csv.Error)
-"""What is raised by a log that is none. A RuntimeError: an archive that is encrypted or packed in an unknown way, or JSON too deep."""
+"""Errors of a damaged log. RuntimeError: an archive that is encrypted or packed in an unknown way, or JSON too deep."""
 
 
-class Reading(NamedTuple):
-    """Choices in reading logs. `metric`: the name of a score, with lm-eval's filter where it has several (`exact_match,strict-match`);
-    `cluster`: the field whose equal values belong together; `right_from`: the least score that counts as right, where scores are
-    neither 0 nor 1."""
+class LogOptions(NamedTuple):
+    """Options for reading logs. `metric`: a score's name, perhaps with lm-eval's filter (`exact_match,strict-match`).
+
+    `cluster`: a field whose equal values are one cluster. `right_from`: the least right score.
+    """
 
     metric: str = ""
     cluster: str = ""
@@ -54,7 +55,7 @@ class Reading(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One example of a log before it is judged."""
+    """One example of a log; texts are empty where the log does not tell."""
 
     where: str
     """The file, and the line or name in it."""
@@ -68,23 +69,22 @@ class Row(NamedTuple):
     content: str = ""
     """The digest of the document."""
     answer: str = ""
-    """What the model answered: texts, or likelihoods of choices."""
+    """The model's answer: texts, or likelihoods of choices."""
     prompt: str = ""
     settings: Mapping[str, str] = {}
-    """How the log was made. This and the texts above are empty where the log does not tell."""
+    """Settings that the log was made with."""
 
 
-def read_logs(path: Path, how: Reading) -> pd.DataFrame:
-    """Return the results in a log, or in all logs below a folder.
+def read_logs(path: Path, options: LogOptions) -> pd.DataFrame:
+    """Read the results in a log, or in all logs below a folder.
 
-    The columns are those of `Row`, and `file`, `metric`, `example` (name and content), `cluster` and whether it is `right` (None
-    without a score).
+    Columns: those of `Row`, `file`, `metric`, `example` (name and content), `cluster`, `right` (None without a score).
 
     Raises:
-        UserError: no log is found, a log cannot be read, is too large or did not end well, a score or cluster must be named, or a
-            score is neither right nor wrong.
+        UserError: a log is missing, unreadable, too large or failed; a score or cluster must be named; or a score is neither
+            right nor wrong.
     """
-    tables = [table for file in log_files(path) if len(table := _read_log(file, how))]
+    tables = [table for file in log_files(path) if len(table := _read_log(file, options))]
     if not tables:
         raise UserError(
             f"{path}: has no results by example: give lm-eval samples (--log_samples), inspect_ai logs, or a table with the "
@@ -94,21 +94,21 @@ def read_logs(path: Path, how: Reading) -> pd.DataFrame:
 
 
 def log_files(path: Path) -> list[Path]:
-    """Return the logs below a folder in the order of their names, or the one log."""
+    """List the logs below a folder, or the one log."""
     if not path.is_dir():
         return [path]
-    beside = (".", "results_", "logs.json", "eval-set.json")  # settings of lm-eval, and inspect_ai's lists of logs
-    return sorted(one for one in path.rglob("*") if one.suffix in KINDS and not one.name.startswith(beside))
+    no_logs = (".", "results_", "logs.json", "eval-set.json")  # settings of lm-eval, and inspect_ai's lists of logs
+    return sorted(file for file in path.rglob("*") if file.suffix in KINDS and not file.name.startswith(no_logs))
 
 
 @contextmanager
 def _readable(where: str) -> Iterator[None]:
-    """Makes an error of a damaged log one line that says where."""
+    """Raise errors of a damaged log as one UserError with its place."""
     try:
         yield
     except (*_DAMAGED, zipfile.BadZipFile) as error:
-        said = getattr(error, "msg", error)  # of JSON, without a place in what is one line of the file
-        raise UserError(f"{where}: cannot be read as results by example ({type(error).__name__}: {said})") from None
+        message = getattr(error, "msg", error)  # JSON's own, without its position in the line
+        raise UserError(f"{where}: cannot be read as results by example ({type(error).__name__}: {message})") from None
 
 
 def _json(text: str | bytes) -> Any:
@@ -122,20 +122,20 @@ def _bound(path: Path, number: int, most: int, unit: str = "bytes") -> None:
         raise UserError(f"{path}: has {number:,} {unit}, and at most {most:,} are read")
 
 
-def _read_log(path: Path, how: Reading) -> pd.DataFrame:
+def _read_log(path: Path, options: LogOptions) -> pd.DataFrame:
     if not path.is_file():
         raise UserError(f"{path}: {'is no plain file' if path.exists() else 'no such file or folder'}")
     with _readable(str(path)):
         rows = list(_rows(path))
-        metric = _metric(path, rows, how.metric) if rows else ""
+        metric = _metric(path, rows, options.metric) if rows else ""
         if path.suffix == ".jsonl":  # lm-eval's rows of another filter
             rows = [row for row in rows if metric in row.scores or not row.scores]
         table = pd.DataFrame(rows, columns=Row._fields).assign(
             file=str(path),
             metric=metric,
             example=["-".join(filter(None, (row.name, row.content))) for row in rows],
-            cluster=[_cluster(row, how.cluster) for row in rows],
-            right=[_right(row, metric, how.right_from) for row in rows],
+            cluster=[_cluster(row, options.cluster) for row in rows],
+            right=[_right(row, metric, options.right_from) for row in rows],
         )
     for _, twice in table[table.duplicated(["seed", "task", "name"])].iterrows():
         raise UserError(
@@ -151,8 +151,8 @@ def _rows(path: Path) -> Iterator[Row]:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in dict.fromkeys(archive.namelist()) if name.startswith("samples/")]
             _bound(path, sum(archive.getinfo(name).file_size for name in [*names, "header.json"]), MOST_BYTES)
-            about = _json(_member(archive, "header.json"))
-            made = _inspect_settings(path, about)
+            header = _json(_member(archive, "header.json"))
+            made = _inspect_settings(path, header)
             for name in names:  # summaries.json has long metadata cut, and no answers
                 with _readable(where := f"{path}: {name}"):
                     yield _inspect_row(where, _json(_member(archive, name)), *made)
@@ -178,25 +178,25 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def _lm_eval_settings(path: Path) -> tuple[str, dict[str, str]]:
-    """Return the task of `samples_TASK_DATE.jsonl`, and its settings in the file `results_DATE.json` beside it, if there is one."""
+    """Return the task of `samples_TASK_DATE.jsonl`, and settings from `results_DATE.json` if there."""
     task, _, date = path.stem.removeprefix("samples_").rpartition("_")
     beside = path.with_name(f"results_{date}.json")
     if not beside.is_file():
         return task or date, {}
     with _readable(str(beside)):
-        about = _json(read_text(beside, MOST_BYTES))
-        shots = {"n-shot": about["n-shot"][task], "limit": about["config"]["limit"]}
-        return task, _written(shots, about["configs"][task].get("generation_kwargs"))
+        results = _json(read_text(beside, MOST_BYTES))
+        shots = {"n-shot": results["n-shot"][task], "limit": results["config"]["limit"]}
+        return task, _written(shots, results["configs"][task].get("generation_kwargs"))
 
 
-def _inspect_settings(path: Path, about: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the task of an inspect_ai log that ended, and its settings."""
-    if about["status"] != "success":
-        raise UserError(f"{path}: the log's status is {about['status']!r}: give one that ended")
-    if not isinstance(task := about["eval"]["task"], str):
+def _inspect_settings(path: Path, log: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the task and settings of an inspect_ai log that ended."""
+    if log["status"] != "success":
+        raise UserError(f"{path}: the log's status is {log['status']!r}: give one that ended")
+    if not isinstance(task := log["eval"]["task"], str):
         raise UserError(f"{path}: the log's task is {shown(task)}, which is no name")
-    parts = map(about["eval"].get, ("task_args", "config", "model_generate_config"))
-    return task, _written(*parts, about.get("plan"))
+    parts = map(log["eval"].get, ("task_args", "config", "model_generate_config"))
+    return task, _written(*parts, log.get("plan"))
 
 
 def _written(*parts: Mapping[str, Any] | None) -> dict[str, str]:
@@ -204,8 +204,7 @@ def _written(*parts: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _lm_eval_row(where: str, line: Mapping[str, Any], task: str, settings: Mapping[str, str]) -> Row:
-    """Return the document of a line of lm-eval's samples."""
-    # Before December 2024 nothing names the scores: they are the numbers among the keys.
+    # lm-eval before December 2024 does not name the scores: they are the numbers among the keys.
     names = line.get("metrics") or [
         key for key in line if isinstance(line[key], int | float) and key not in ("doc_id", "target")
     ]
@@ -216,24 +215,25 @@ def _lm_eval_row(where: str, line: Mapping[str, Any], task: str, settings: Mappi
 
 
 def _inspect_row(where: str, sample: Mapping[str, Any], task: str, settings: Mapping[str, str]) -> Row:
-    """Return a sample of an inspect_ai log in one epoch; epochs of a sample are one cluster."""
+    """Return one epoch of a sample; its epochs are one cluster."""
     scores: dict[str, Any] = {}
     for scorer, score in (sample.get("scores") or {}).items():
-        value = score["value"]  # of a scorer with several, each by its name
+        value = score["value"]  # a scorer may have several, by name
         scores |= (
-            {f"{one},{scorer}": each for one, each in value.items()} if isinstance(value, dict) else {scorer: value}
+            {f"{key},{scorer}": each for key, each in value.items()} if isinstance(value, dict) else {scorer: value}
         )
-    said = [choice["message"]["content"] for choice in (sample.get("output") or {}).get("choices") or ()]
-    asked = takewhile(
-        lambda one: one["role"] != "assistant" or one.get("source") == "input", sample.get("messages") or ()
+    answers = [choice["message"]["content"] for choice in (sample.get("output") or {}).get("choices") or ()]
+    # Assistant messages of the input are shots; the first other one begins the answer.
+    prompt = takewhile(
+        lambda message: message["role"] != "assistant" or message.get("source") == "input", sample.get("messages") or ()
     )
-    name, texts = str(sample["id"]), (str(said or ""), str([one["content"] for one in asked] or ""))
+    name, texts = str(sample["id"]), (str(answers or ""), str([message["content"] for message in prompt] or ""))
     fields = sample.get("metadata") or {}
     return Row(where, task, f"{name}-{sample['epoch']}", scores, fields, "", name, "", *texts, settings)
 
 
 def _table_row(where: str, row: Mapping[str, Any]) -> Row:
-    """Return the example of a row with `id`, `right`, and where there are any `task`, `seed` and clusters."""
+    """Return a row with `id`, `right`, and perhaps `task` and `seed`."""
     if missing := {"id", "right"} - set(row):
         raise UserError(f"{where}: has no column {min(missing)!r}; {suggest(min(missing), map(str, row))}")
     task, name, seed = ("" if row.get(key) is None else str(row[key]) for key in ("task", "id", "seed"))
@@ -241,12 +241,12 @@ def _table_row(where: str, row: Mapping[str, Any]) -> Row:
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows, of which every value is text: what an id is, or an empty value, is not guessed."""
+    """Yield the rows as texts, so that no id becomes a number."""
     csv.field_size_limit(MOST_BYTES)  # a value may be a whole answer
     rows = csv.DictReader(StringIO(read_text(path, MOST_BYTES, "utf-8-sig"), ""), strict=True)
     names = list(rows.fieldnames or ())
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"the column {twice[0]!r} is there twice")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"the column {repeated[0]!r} is there twice")
     for row in rows:
         if None in row:
             raise ValueError(f"{row['id']!r} has more values than there are columns")
@@ -254,11 +254,11 @@ def _csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows, in batches that fit: a value that stands in the file once may be that of all rows."""
+    """Yield the rows in batches: a stored value may be that of all rows."""
     with ParquetFile(path) as file:
-        about = file.metadata
-        _bound(path, about.num_rows, MOST_ROWS, "rows")
-        size = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+        metadata = file.metadata
+        _bound(path, metadata.num_rows, MOST_ROWS, "rows")
+        size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
         unpacked = 0
         for batch in file.iter_batches(1 + MOST_BYTES // (size + 1)):
             for row in batch.to_pylist():
@@ -267,25 +267,25 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a file of an archive; pyarrow decompresses those of zstd."""
+    """Return a file of an archive; pyarrow decompresses zstd."""
     info = archive.getinfo(name)
     if info.compress_type != ZSTANDARD:
         return archive.read(info)
     size, info.compress_type, info.file_size = info.file_size, zipfile.ZIP_STORED, info.compress_size
-    del info.CRC  # of what is unpacked
+    del info.CRC  # it is of the unpacked bytes, and zipfile would check it against the packed ones
     return bytes(pa.input_stream(pa.py_buffer(archive.read(info)), compression="zstd").read(size))
 
 
-def _metric(path: Path, rows: Iterable[Row], asked: str) -> str:
+def _metric(path: Path, rows: Iterable[Row], wanted: str) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row.scores))
-    fitting = [name for name in names if not asked or asked in (name, name.partition(",")[0])]
-    if len(fitting) == 1:
-        return fitting[0]
-    if not fitting:
+    matches = [name for name in names if not wanted or wanted in (name, name.partition(",")[0])]
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         raise UserError(
-            f"{path}: has no score {asked!r}; {suggest(asked, names)}" if names else f"{path}: has no scores"
+            f"{path}: has no score {wanted!r}; {suggest(wanted, names)}" if names else f"{path}: has no scores"
         )
-    raise UserError(f"{path}: has several scores: name one by --metric: {', '.join(fitting)}")
+    raise UserError(f"{path}: has several scores: name one by --metric: {', '.join(matches)}")
 
 
 def _cluster(row: Row, field: str) -> str:
@@ -299,7 +299,7 @@ def _cluster(row: Row, field: str) -> str:
 
 
 def _right(row: Row, metric: str, right_from: float | None) -> bool | None:
-    """Return whether an example is right; None without a score: JSON has null for inspect_ai's NaN."""
+    """Judge an example; None without a score (inspect_ai's NaN is null)."""
     value = row.scores.get(metric)
     value = INSPECT.get(value, _WORDS.get(value.strip().lower(), value)) if isinstance(value, str) else value
     try:

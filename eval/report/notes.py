@@ -1,4 +1,4 @@
-"""The prose of reports: notes below sections, and methods."""
+"""Prose of reports: notes below sections, and methods."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from typing import Any
 import yaml
 
 NOTES: dict[str, Any] = yaml.safe_load((resources.files(__package__) / "notes.yaml").read_text(encoding="utf-8"))
-"""Notes by name, as `notes.yaml` has them; `methods` by what they are of."""
+"""Notes by name; `methods` by topic."""

@@ -1,4 +1,4 @@
-"""Records worth a look: a few failures of each class, each with a page that shows what was written beside what is true."""
+"""Records worth a look: some failures of each class, with pages."""
 
 from __future__ import annotations
 
@@ -22,72 +22,73 @@ from remedy.files import write_text
 FOLDER = "records"
 TITLE = "Failures to look at"
 HEAD = ["Record", "Class", "Recipe", "Condition", "Program", "Tokens", "First error", "Role"]
-MOST = 10
-"""Records of a failure class."""
-LONGEST = 4_000
-"""Tokens of a record, true and written, that is shown at most."""
+MOST_OF_CLASS = 10
+"""Records shown of a failure class."""
+MOST_TOKENS = 4_000
+"""The most tokens, true and written, of a record shown."""
 
 
 def chosen(records: pd.DataFrame) -> pd.DataFrame:
-    """At most `MOST` records of each failure class, short ones first, with a `name`: conditions take turns, the first of every run,
-    then the second, and no cluster is shown twice of a class. Truncated ones have no error to look at."""
+    """Choose up to `MOST_OF_CLASS` records of each failure class, short ones first, and `name` them.
+
+    Conditions take turns, and a cluster comes once in a class. Truncated records have no error to see.
+    """
     size = records[list(ROLE_COLUMNS.values())].sum(axis=1) + records["written_tokens"]
-    fit = (records["first_error_frame"] >= 0) & (size <= LONGEST) & (records["failure"] != Failure.TRUNCATED)
-    short = records.assign(size=size)[fit].sort_values(["size", "frames_right", "example", "index"])
+    # Only errors that a reader can find on a page.
+    eligible = (records["first_error_frame"] >= 0) & (size <= MOST_TOKENS) & (records["failure"] != Failure.TRUNCATED)
+    short = records.assign(size=size)[eligible].sort_values(["size", "frames_right", "example", "index"])
     order = records[["run", "condition"]].drop_duplicates()
     order = order.assign(nth=order.groupby("run").cumcount()).sort_values("nth", kind="stable")
     picked = []
     for kind in Failure:
         groups = dict(list(short[short["failure"] == kind].groupby(["run", "condition"])))
         waiting = deque(groups[key] for key in zip(order["run"], order["condition"]) if key in groups)
-        shown: set[str] = set()
-        while waiting and len(shown) < MOST:
+        clusters: set[str] = set()
+        while waiting and len(clusters) < MOST_OF_CLASS:
             group = waiting.popleft()
-            free = group[~group["cluster"].isin(shown)].head(1)
-            if len(free):
-                shown.update(free["cluster"])
-                picked.append(free.assign(name=f"{kind.replace(' ', '-')}-{len(shown)}"))
+            unseen = group[~group["cluster"].isin(clusters)].head(1)
+            if len(unseen):
+                clusters.update(unseen["cluster"])
+                picked.append(unseen.assign(name=f"{kind.replace(' ', '-')}-{len(clusters)}"))
                 waiting.append(group)
     return pd.concat(picked) if picked else short.assign(name="")
 
 
 def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path) -> list[Section]:
-    """Write the pages to a folder `records` beside the report, and list them in a section; none where nothing failed, or no
-    generations are kept, which is how small evaluations are. `records`: with the run of each.
+    """Write pages of records to `records/`, and list them in a section, if any.
 
     Raises:
         UserError: generations are damaged.
         OSError: a page cannot be written.
     """
-    kept = [Opened(folder) for folder in folders if (folder / GENERATIONS).is_dir()]
-    if not kept:
+    openings = [Opened(folder) for folder in folders if (folder / GENERATIONS).is_dir()]
+    if not openings:
         return []
-    found = chosen(records[records["run"].isin([one.request["run"] for one in kept])])
-    if found.empty:
+    picked = chosen(records[records["run"].isin([opened.request["run"] for opened in openings])])
+    if picked.empty:
         return []
-    for opened in kept:
-        mine = found[found["run"] == opened.request["run"]]
-        for slug, some in mine.groupby("condition"):
-            for name, view in zip(some["name"], opened.views(str(slug), some["index"].tolist())):
+    for opened in openings:
+        of_run = picked[picked["run"] == opened.request["run"]]
+        for slug, of_condition in of_run.groupby("condition"):
+            for name, view in zip(of_condition["name"], opened.views(str(slug), of_condition["index"].tolist())):
                 write_text(output / FOLDER / f"{name}.html", page(view))
     telling = [name for name in label_columns(records) if records[name].nunique(dropna=False) > 1]
-    counts, shown = (one["failure"].value_counts() for one in (records, found))
-    said = ", ".join(f"{kind} {shown.get(kind, 0)} of {counts[kind]:,}" for kind in Failure if kind in counts)
-    without = plural(len(folders) - len(kept), "evaluation")
-    why = f" Records of {without} have no pages: without {GENERATIONS}/." if len(kept) < len(folders) else ""
+    counts, counts_shown = (table["failure"].value_counts() for table in (records, picked))
+    numbers = ", ".join(f"{kind} {counts_shown.get(kind, 0)} of {counts[kind]:,}" for kind in Failure if kind in counts)
+    without = plural(len(folders) - len(openings), "evaluation")
+    no_pages = f" Records of {without} have no pages: without {GENERATIONS}/." if len(openings) < len(folders) else ""
     return [
         Section(
             TITLE,
-            rows=[HEAD, *(_row(record, telling) for record in found.to_dict("records"))],
-            note=f"{NOTES['records']} Shown of all: {said}.{why}",
-            links={name: f"{FOLDER}/{name}.html" for name in found["name"]},
+            rows=[HEAD, *(_row(record, telling) for record in picked.to_dict("records"))],
+            note=f"{NOTES['records']} Shown of all: {numbers}.{no_pages}",
+            links={name: f"{FOLDER}/{name}.html" for name in picked["name"]},
             group=RECORDS,
         )
     ]
 
 
 def _row(record: dict[Any, Any], telling: Sequence[str]) -> list[str]:
-    """`telling`: the labels that tell conditions apart."""
     labels = {name: record[name] for name in telling if not pd.isna(record[name])}
     return [
         record["name"],

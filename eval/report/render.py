@@ -1,4 +1,4 @@
-"""A report as one HTML page, as Markdown with figures beside it, and as JSON and CSV for machines."""
+"""Rendering of reports: HTML, Markdown with figures, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ PAGE = "report.html"
 
 
 class Report(NamedTuple):
-    """A report before it is rendered. `remarks`: sentences on what is missing, and on baselines that nobody chose; `records`: of all
-    evaluations."""
+    """A report before it is rendered."""
 
     verdicts: list[Verdict]
     remarks: list[str]
@@ -51,14 +50,14 @@ class Report(NamedTuple):
     conditions: list[ConditionSummary]
 
 
-def write_pages(found: Report, output: Path, title: str) -> Path:
-    """Write `report.html`, `report.md`, `report.json`, `verdicts.csv`, `conditions.csv` and `figures/`; returns the page's path.
+def write_pages(report: Report, output: Path, title: str) -> Path:
+    """Write pages, tables and `figures/`; return the HTML page's path.
 
     Raises:
         OSError: a file cannot be written.
     """
     with writing(output):
-        rendered = [(section, *drawn(section, output / "figures")) for section in found.sections]
+        rendered = [(section, *drawn(section, output / "figures")) for section in report.sections]
     groups = {
         name: [
             (section._replace(rows=tidied(section.rows or [[]])), anchor, image)
@@ -67,32 +66,32 @@ def write_pages(found: Report, output: Path, title: str) -> Path:
         ]
         for name in GROUPS
     }
-    word, sentence = headline(found.verdicts)
-    why = undecidable(leading(found.verdicts)) if found.verdicts else ""
-    remarks = [*filter(None, [why, counted(found.verdicts)]), *found.remarks]
-    about: dict[str, Any] = {"title": title or "Report", "word": word, "sentence": sentence, "remarks": remarks}
+    word, sentence = headline(report.verdicts)
+    undecided = undecidable(leading(report.verdicts)) if report.verdicts else ""
+    remarks = [*filter(None, [undecided, counted(report.verdicts)]), *report.remarks]
+    lead: dict[str, Any] = {"title": title or "Report", "word": word, "sentence": sentence, "remarks": remarks}
     made = f"Report made with cwm-remedy {version('cwm-remedy')}."
     content = {
-        **about,
+        **lead,
         "colours": WORD_COLOURS,
-        "forests": forests(found.verdicts),
-        "verdicts": [VERDICT_HEAD, *map(verdict_row, found.verdicts)],
-        "words": [item.word for item in found.verdicts],
-        "evidence": tidied([EVIDENCE_HEAD, *map(evidence_row, found.verdicts)]),
-        "groups": {name: shown for name, shown in groups.items() if shown},
+        "forests": forests(report.verdicts),
+        "verdicts": [VERDICT_HEAD, *map(verdict_row, report.verdicts)],
+        "words": [verdict.word for verdict in report.verdicts],
+        "evidence": tidied([EVIDENCE_HEAD, *map(evidence_row, report.verdicts)]),
+        "groups": {name: sections for name, sections in groups.items() if sections},
         "methods": NOTES["methods"],
         "made": made,
     }
     tables = {
-        "verdicts": [*map(verdict_record, found.verdicts)],
-        "conditions": [*map(condition_record, found.conditions)],
+        "verdicts": [*map(verdict_record, report.verdicts)],
+        "conditions": [*map(condition_record, report.conditions)],
     }
     for name in (PAGE, "report.md"):
         write_text(output / name, _environment(name).get_template(f"{name}.j2").render(content))
     for name, rows in tables.items():
         plain = pd.DataFrame([{key: _plain(value) for key, value in row.items()} for row in rows], dtype=object)
         write_text(output / f"{name}.csv", plain.to_csv(index=False))
-    write_json(output / "report.json", {**about, **tables, "made": made})
+    write_json(output / "report.json", {**lead, **tables, "made": made})
     return output / PAGE
 
 
@@ -104,6 +103,7 @@ def _environment(name: str) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    # Names and model output may be a stranger's: HTML is escaped above, Markdown by `escaped`.
     environment.filters["tight"] = lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%")
     environment.filters["kind"] = lambda word: str(word or "").replace(" ", "-")
     environment.filters["escaped"] = as_markdown
@@ -111,7 +111,7 @@ def _environment(name: str) -> jinja2.Environment:
 
 
 def drawn(section: Section, folder: Path) -> tuple[str, str]:
-    """The name of a section's place and file, and its figure as a data URL, which is written to a file too; empty without one."""
+    """Draw a section's figure, if any; return its anchor and a data URL."""
     anchor = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
     figure = section.draw() if section.draw is not None else None
     if figure is None:
@@ -123,84 +123,94 @@ def drawn(section: Section, folder: Path) -> tuple[str, str]:
 
 
 def forests(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """The comparisons by their scale, for forest plots: `ticks` as text and place; of each row `places` of its mean and the ends of its
-    interval, and of seeds of either side, in percent of the width."""
-    scales = {item.comparison.metric: METRICS[item.comparison.metric][1] or "answers" for item in verdicts}
+    """Lay comparisons out for forest plots, one for each metric.
+
+    `places`: mean and interval; positions are in percent of the width.
+    """
+    scales = {verdict.comparison.metric: METRICS[verdict.comparison.metric][1] or "answers" for verdict in verdicts}
     return [
-        _forest(f"points more right {scale}", [item for item in verdicts if item.comparison.metric == metric])
+        _forest(f"points more right {scale}", [verdict for verdict in verdicts if verdict.comparison.metric == metric])
         for metric, scale in scales.items()
     ]
 
 
-def _forest(scale: str, items: Sequence[Verdict]) -> dict[str, Any]:
-    found = [[100 * value for value in (item.found.difference, *item.interval)] for item in items]
-    ends = [0.0, *chain(*found), *chain(*(side for item in items for side in dots(item)))]
-    reach = max(1e-9, *map(abs, ends))
-    left, right = max(min(ends), -reach) - 0.1 * reach, min(max(ends), reach) + 0.1 * reach
+def _forest(scale: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    estimates = [[100 * value for value in (verdict.difference.mean, *verdict.interval)] for verdict in verdicts]
+    drawn_values = [0.0, *chain(*estimates), *chain(*(side for verdict in verdicts for side in dots(verdict)))]
+    # Both sides of 0 stay in the picture, as wide as the farther value needs.
+    reach = max(1e-9, *map(abs, drawn_values))
+    left, right = max(min(drawn_values), -reach) - 0.1 * reach, min(max(drawn_values), reach) + 0.1 * reach
 
-    def places(values: Sequence[float]) -> list[float]:
+    def positions(values: Sequence[float]) -> list[float]:
         return [round(100 * (min(max(value, left), right) - left) / (right - left), 2) for value in values]
 
+    # The roundest step that gives at most six ticks.
     step = 10 ** math.floor(math.log10(right - left))
     step = next(step * share for share in (0.2, 0.25, 0.5, 1.0, 2.0) if (right - left) / (step * share) <= 6)
-    marks = [step * number for number in range(math.ceil(left / step), math.floor(right / step) + 1)]
+    ticks_at = [step * number for number in range(math.ceil(left / step), math.floor(right / step) + 1)]
     rows = [
         {
-            "name": item.comparison.mitigation,
-            "word": item.word,
-            "text": difference_of(item),
-            "scope": scope(item),
-            "places": places(one),
-            **dict(zip(("before", "after"), map(places, dots(item)))),
+            "name": verdict.comparison.mitigation,
+            "word": verdict.word,
+            "text": difference_of(verdict),
+            "scope": scope(verdict),
+            "places": positions(estimate),
+            **dict(zip(("before", "after"), map(positions, dots(verdict)))),
         }
-        for item, one in zip(items, found)
+        for verdict, estimate in zip(verdicts, estimates)
     ]
-    ticks = [(f"{mark:+.10g}" if mark else "0", place) for mark, place in zip(marks, places(marks))]
+    ticks = [(f"{mark:+.10g}" if mark else "0", position) for mark, position in zip(ticks_at, positions(ticks_at))]
     return {"scale": scale, "ticks": ticks, "rows": rows}
 
 
-def verdict_record(item: Verdict) -> dict[str, Any]:
-    """A verdict for machines; rates and differences as shares."""
-    about = item.comparison
-    record: dict[str, Any] = {"comparison": about.mitigation, "word": str(item.word), "primary": about.primary}
-    record |= {"failure": about.failure, "metric": about.metric}
-    sides = {"baseline": (about.baseline, item.baseline), "treatment": (about.treatment, item.treatment)}
+def verdict_record(verdict: Verdict) -> dict[str, Any]:
+    """Write a verdict for machines; rates and differences as shares."""
+    comparison = verdict.comparison
+    record: dict[str, Any] = {
+        "comparison": comparison.mitigation,
+        "word": str(verdict.word),
+        "primary": comparison.primary,
+    }
+    record |= {"failure": comparison.failure, "metric": comparison.metric}
+    sides = {
+        "baseline": (comparison.baseline, verdict.baseline),
+        "treatment": (comparison.treatment, verdict.treatment),
+    }
     for name, (side, rates) in sides.items():
         record |= {name: side.run, f"{name}_where": side.where, f"{name}_mean": rates.estimate.mean}
         record |= {f"{name}_seeds": list(rates.points), f"{name}_solved": rates.solved}
-    low, high = item.interval
+    low, high = verdict.interval
     return {
         **record,
-        "difference": item.found.difference,
+        "difference": verdict.difference.mean,
         "low": low,
         "high": high,
-        "level": item.level,
-        "p": item.evidence.p_value,
-        "asked": item.evidence.asked,
-        "token_ratio": None if math.isnan(item.token_ratio) else item.token_ratio,
-        "written_ratio": None if math.isnan(item.written_ratio) else item.written_ratio,
-        "without": item.without[0],
-        "above_without": [item.above.difference, *item.above.interval()] if item.above else [],
-        "programs": item.programs,
-        "remarks": list(item.remarks),
-        "refused": item.refused,
-        "unplanned": item.unplanned,
+        "level": verdict.level,
+        "p": verdict.evidence.p_value,
+        "asked": verdict.evidence.asked,
+        "token_ratio": None if math.isnan(verdict.token_ratio) else verdict.token_ratio,
+        "written_ratio": None if math.isnan(verdict.written_ratio) else verdict.written_ratio,
+        "without": verdict.without[0],
+        "above_without": [verdict.above.mean, *verdict.above.interval()] if verdict.above else [],
+        "programs": verdict.programs,
+        "remarks": list(verdict.remarks),
+        "refused": verdict.refused,
+        "unplanned": verdict.unplanned,
     }
 
 
 def condition_record(condition: ConditionSummary) -> dict[str, Any]:
-    """A condition of a run for machines."""
-    about: Mapping[str, Any] = condition
-    found = {key: about[key] for key in ("run", "variant", "diagnostic")} | condition["labels"]
-    found |= {key: about[key] for key in ("examples", "programs", "truncated", "trace_tokens", "written_tokens")}
-    rates = {**about, "changed_states": about["per_frame"].get("changed_states")}
+    summary: Mapping[str, Any] = condition
+    record = {key: summary[key] for key in ("run", "variant", "diagnostic")} | condition["labels"]
+    record |= {key: summary[key] for key in ("examples", "programs", "truncated", "trace_tokens", "written_tokens")}
+    rates = {**summary, "changed_states": summary["per_frame"].get("changed_states")}
     for key in ("right", "changed_states", "state_exact", "action_exact", "value_exact", "valid_format"):
-        if (one := rates[key]) is not None:
-            found |= {key: one.mean, f"{key}_low": one.low, f"{key}_high": one.high}
-    return found | {name: share for name, share in about["baselines"].items() if share is not None}
+        if (estimate := rates[key]) is not None:
+            record |= {key: estimate.mean, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
+    return record | {name: share for name, share in summary["baselines"].items() if share is not None}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return "; ".join(f"{key}={one}" for key, one in value.items())
+        return "; ".join(f"{key}={item}" for key, item in value.items())
     return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value

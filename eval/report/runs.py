@@ -1,4 +1,4 @@
-"""The runs of a report: the model and training of each recipe, validation while training, and trials of settings."""
+"""Sections on runs: models, training, validation curves, trials of settings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from remedy.data_gen.context_window import Memory
-from remedy.eval.report.fairness import LEARNING_RATE, quantised, said, served, state
+from remedy.eval.report.fairness import LEARNING_RATE, quantised, served, state, yaml_text
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.planned import Missing, SelectionRecord
+from remedy.eval.report.planned import MissingRun, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
 from remedy.eval.tables.sections import RUNS, Rows, Section
 
@@ -17,77 +17,80 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def run_sections(found: Evaluations, trials: Sequence[SelectionRecord], missing: Sequence[Missing]) -> list[Section]:
-    """The sections on runs. `missing`: the runs, and conditions of runs, that are not there."""
+def run_sections(
+    evaluations: Evaluations, trials: Sequence[SelectionRecord], missing: Sequence[MissingRun]
+) -> list[Section]:
+    """Make the sections on runs, and on missing ones."""
     sections = []
-    if found.requests:
-        rows, shared = runs_table(found.requests)
-        trained = any(request.get("training") for request in found.requests)
+    if evaluations.requests:
+        rows, shared = runs_table(evaluations.requests)
+        trained = any(request.get("training") for request in evaluations.requests)
         note = " ".join(filter(None, [shared, NOTES["recipes"] if trained else ""]))
         sections.append(Section("Recipes", rows=rows, note=note))
     if missing:
-        slugs = [[one.run, slug.replace("__", ", ")] for one in missing for slug in one.conditions or ("all",)]
+        slugs = [[run.run, slug.replace("__", ", ")] for run in missing for slug in run.conditions or ("all",)]
         sections.append(Section("Missing", rows=[["Run", "Condition"], *slugs], note=NOTES["missing"]))
-    curves = {one["run"]: curve for one in found.requests if len(curve := _curve(one)) > 1}
+    curves = {request["run"]: curve for request in evaluations.requests if len(curve := _curve(request)) > 1}
     if curves:
-        draw = partial(curves_figure, curves, variants_of(found.requests))
+        draw = partial(curves_figure, curves, variants_of(evaluations.requests))
         sections.append(Section("Validation while training", draw=draw, note=NOTES["curves"]))
     for record in trials:
-        of = f": {record['group']}" if len(trials) > 1 else ""
-        sections.append(Section(f"Settings tried{of}", rows=trials_table(record), note=NOTES["trials"]))
+        suffix = f": {record['group']}" if len(trials) > 1 else ""
+        sections.append(Section(f"Settings tried{suffix}", rows=trials_table(record), note=NOTES["trials"]))
     return [section._replace(group=RUNS) for section in sections]
 
 
 def runs_table(requests: Sequence[Mapping[str, Any]]) -> tuple[Rows, str]:
-    """A row for every recipe with a column for everything that runs differ in, and a sentence on what all share."""
+    """Make a row for every recipe, and a sentence on what all share."""
     recipes: dict[str, list[dict[str, Any]]] = {}
     for request in requests:
-        recipes.setdefault(request.get("variant") or request["run"], []).append(_about(request))
+        recipes.setdefault(request.get("variant") or request["run"], []).append(_columns_of(request))
     heads = list(dict.fromkeys(head for runs in recipes.values() for run in runs for head in run))
     cells = {head: [_together([run.get(head, "") for run in runs]) for runs in recipes.values()] for head in heads}
-    shared = {head: mine[0] for head, mine in cells.items() if len(recipes) > 1 and len({*mine}) == 1}
-    shown = [head for head in heads if head not in shared and any(cells[head])]
-    rows = [[name, *(cells[head][at] for head in shown)] for at, name in enumerate(recipes)]
+    shared = {head: column[0] for head, column in cells.items() if len(recipes) > 1 and len({*column}) == 1}
+    differing = [head for head in heads if head not in shared and any(cells[head])]
+    rows = [[name, *(cells[head][number] for head in differing)] for number, name in enumerate(recipes)]
     note = "; ".join(f"{head.lower()} {value}" for head, value in shared.items() if value)
-    return [["Recipe", *shown], *rows], f"All recipes: {note}." if note else ""
+    return [["Recipe", *differing], *rows], f"All recipes: {note}." if note else ""
 
 
-def _about(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's model, data and training by the heads of columns: numbers as they are, and texts."""
-    about: Mapping[str, Any] = request["checkpoint"]
+def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a run's model, data and training by column."""
+    checkpoint: Mapping[str, Any] = request["checkpoint"]
     training: Mapping[str, Any] = request.get("training") or {}
-    mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in about["mixers"].items())
-    decoder = (f"{name} {said(value)}" for name, value in about.get("decoder", {}).items())
+    mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in checkpoint["mixers"].items())
+    decoder = (f"{name} {yaml_text(value)}" for name, value in checkpoint.get("decoder", {}).items())
     data, memory = request["data"], request["data"].get("memory")
-    found = {
-        "Model": mixers or about["model_type"],
-        "Layers": about["num_hidden_layers"],
-        "Width": about["hidden_size"],
-        "Parameters": about["parameters"],
-        "State": state(about),
+    columns = {
+        "Model": mixers or checkpoint["model_type"],
+        "Layers": checkpoint["num_hidden_layers"],
+        "Width": checkpoint["hidden_size"],
+        "Parameters": checkpoint["parameters"],
+        "State": state(checkpoint),
         "Otherwise": "; ".join(filter(None, [*decoder, quantised(request), served(request.get("backend"))])),
-        "Tokenizer": phrase(about["tokenizer"]),
+        "Tokenizer": phrase(checkpoint["tokenizer"]),
         "Data": phrase(data["task"]),
         "Reveals": phrase({"kind": "", **data["reveal"]}) if "reveal" in data else "",
         "Memory": str(Memory.model_validate(memory)) if memory is not None else "",
     }
     if not training:
-        return found
+        return columns
     if not training["steps"]:
-        return {**found, "Steps": "0, not trained", "Seed": training["seed"]}
+        return {**columns, "Steps": "0, not trained", "Seed": training["seed"]}
     computed: Mapping[str, str] = (training.get("computed") or {}).get("mixers", {})
+    # Only where a kernel computed: all else is PyTorch.
     kernels = [f"{mixer}: {how}" for mixer, how in computed.items() if " by " in how and "no CUDA device" not in how]
-    kept = f"of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else ""
+    step_kept = f"of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else ""
     chosen = " (chosen)" if LEARNING_RATE in training["chosen"] else ""
     return {
-        **found,
+        **columns,
         "Steps": training["steps"],
         "Examples": training["examples"],
         "Tokens": training["tokens"],
         "FLOPs": f"{training['flops']:.2g}",
         "Learning rate": f"{training['learning_rate']:g}{chosen}",
         "Stages": _stages(training.get("curriculum", ())),
-        "Best kept": ", ".join(filter(None, [kept, "stopped early" if training["stopped_early"] else ""])),
+        "Best kept": ", ".join(filter(None, [step_kept, "stopped early" if training["stopped_early"] else ""])),
         "Kernels": "; ".join(kernels),
         "Seed": training["seed"],
         "Data seed": training["data_seed"] if training["data_seed"] != training["seed"] else "",
@@ -95,29 +98,32 @@ def _about(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _together(values: Sequence[Any]) -> str:
-    """Values of several runs in one cell: each once, and of many numbers the least and the largest."""
+    """Write several runs' values in a cell; of many numbers, the range."""
     different = list(dict.fromkeys(value for value in values if value != ""))
+    # Up to four numbers are listed; more, such as those of many seeds, become a range.
     if len(different) > 4 and all(isinstance(value, int) for value in different):
         return f"{min(different):,} to {max(different):,}"
     return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in different)
 
 
 def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
-    """The stages of a curriculum: `200 steps of spacing 1; then 450 steps of spacing 4`."""
-    found = []
+    """Write a curriculum: `200 steps of spacing 1; then 450 steps of spacing 4`."""
+    stages = []
     for stage in curriculum:
-        changes = ", ".join(f"{key.rpartition('.')[2]} {said(value)}" for key, value in stage.get("set", {}).items())
-        found.append(f"{stage['steps']:,} steps" + (f" of {changes}" if changes else ""))
-    return "; then ".join(found)
+        changes = ", ".join(
+            f"{key.rpartition('.')[2]} {yaml_text(value)}" for key, value in stage.get("set", {}).items()
+        )
+        stages.append(f"{stage['steps']:,} steps" + (f" of {changes}" if changes else ""))
+    return "; then ".join(stages)
 
 
 def phrase(settings: Mapping[str, Any]) -> str:
-    """Settings that have a kind, in words: `bpe: vocab_size 400`. Those that are empty are not said."""
+    """Write a kind and its settings, without empty ones: `bpe: vocab_size 400`."""
     words = []
     for key, value in settings.items():
         if isinstance(value, list):
-            ends = len(value) == 2 and all(isinstance(one, int) for one in value)
-            value = (" to " if ends else ", ").join(map(str, value))
+            is_range = len(value) == 2 and all(isinstance(each, int) for each in value)
+            value = (" to " if is_range else ", ").join(map(str, value))
         if key != "kind" and value not in ("", None, False) and not isinstance(value, dict):
             words.append(key if value is True else f"{key} {value}")
     return ": ".join(filter(None, [str(settings["kind"]), "; ".join(words)]))
@@ -129,23 +135,23 @@ def _curve(request: Mapping[str, Any]) -> Sequence[Sequence[float]]:
 
 
 def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The validation loss of every run that has kept one, at the step whose weights were kept."""
-    found = {}
+    """Return runs' validation losses at the step of their weights."""
+    by_run = {}
     for request in requests:
         by_step = {step: loss for step, loss, *_ in _curve(request)}
         if by_step:
             last = list(by_step.values())[-1]
-            found[request["run"]] = by_step.get(request["training"].get("kept_step"), last)
-    return found
+            by_run[request["run"]] = by_step.get(request["training"].get("kept_step"), last)
+    return by_run
 
 
-def curves_figure(found: Mapping[str, Sequence[Sequence[float]]], variants: Mapping[str, str]) -> Figure:
-    """Loss and exact match by step; a line for every run, in the colour of its recipe."""
+def curves_figure(curves: Mapping[str, Sequence[Sequence[float]]], variants: Mapping[str, str]) -> Figure:
+    """Draw validation by step, a line for each run."""
     from remedy.eval.tables import plotting
 
     figure, panels = plotting.panels(2, shared=False)
-    names = list(dict.fromkeys(variants[run] for run in found))
-    for run, curve in found.items():
+    names = list(dict.fromkeys(variants[run] for run in curves))
+    for run, curve in curves.items():
         number = names.index(variants[run])
         steps, *values = zip(*curve)
         for panel, ys in zip(panels, values):
@@ -158,7 +164,6 @@ def curves_figure(found: Mapping[str, Sequence[Sequence[float]]], variants: Mapp
 
 
 def trials_table(record: SelectionRecord) -> Rows:
-    """A row for every setting that a recipe tried."""
     metric, count = {"loss": "Loss", "exact_match": "Exact match"}[record["metric"]], len(record["seeds"])
 
     def shown(value: float | None) -> str:
@@ -168,12 +173,12 @@ def trials_table(record: SelectionRecord) -> Rows:
 
     rows = [["Recipe", "Tried", f"{metric} on validation ({count} seed{'s' if count > 1 else ''})", "Chosen"]]
     for variant, tried in record["variants"].items():
-        for one in tried:
+        for trial in tried:
             values = [
                 f"{key.removeprefix('train.')} {value:g}" if isinstance(value, float) else f"{key} {value}"
-                for key, value in one["values"].items()
+                for key, value in trial["values"].items()
             ]
-            figures = ", ".join(map(shown, one["figures"]))
-            figures = figures if len(one["figures"]) == 1 else f"{shown(one['mean'])} ({figures})"
-            rows.append([variant, ", ".join(values), figures, "chosen" if one["chosen"] else ""])
+            figures = ", ".join(map(shown, trial["figures"]))
+            figures = figures if len(trial["figures"]) == 1 else f"{shown(trial['mean'])} ({figures})"
+            rows.append([variant, ", ".join(values), figures, "chosen" if trial["chosen"] else ""])
     return rows

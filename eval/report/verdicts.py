@@ -1,4 +1,4 @@
-"""Comparisons of a recipe, or a run, with its baseline on the same programs, and the word for each."""
+"""Verdicts: comparisons of a recipe or a run with its baseline on the same programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remedy.eval.report.groups import PAIRED, against_rule, outcomes_of
 from remedy.eval.stats import (
     Difference,
     Evidence,
-    Repeated,
+    RecipeRate,
     VerdictWord,
     compare,
     levels,
@@ -33,20 +33,19 @@ ALONE = 0.05
 
 
 class Verdict(NamedTuple):
-    """The outcome of a comparison. `evidence`: the tests behind the word. `level`: of the word and the interval; `token_ratio`:
-    tokens of the treatment's true traces over the baseline's, NaN if none can be compared; `written_ratio`: the same of tokens that
-    models wrote, NaN where any are fed; `word`: of recipes where both sides have several seeds, else of these runs, None of a
-    diagnosis, where the sides are fed different roles; `of_runs`: of these runs alone; `programs`: distinct ones among the examples;
-    `without`: the name and the rate of the best rule without a model on them; `above`: the treatment less this rule; `runs`,
-    `conditions`, `truncated`: of each side, its runs, the slugs of its conditions, and the share of examples that a limit cut;
-    `losses`: of each side, the mean validation loss where it is known; `moved`: examples by their failure class with the baseline
-    (rows) and with the treatment, empty of right ones; `remarks`: on the sides, as lines; `refused`: why there is no word but
-    inconclusive; `unplanned`: how it departs from its experiment's plan."""
+    """The outcome of a comparison; pairs are of the baseline and the treatment.
+
+    `token_ratio`: true traces' tokens, treatment over baseline (NaN: not comparable); `written_ratio`: written tokens,
+    NaN where any is fed. `word`: of recipes if both sides have several seeds, else of these runs; None of a diagnosis.
+    `programs`: distinct ones. `without`: the best rule without a model; `above`: treatment less rule. `conditions`:
+    slugs. `truncated`: shares cut by a limit. `moved`: failure classes with the baseline (rows) and the treatment, ""
+    if right. `refused`: why the word is inconclusive. `unplanned`: departures from the plan.
+    """
 
     comparison: Comparison
-    found: Difference
-    baseline: Repeated
-    treatment: Repeated
+    difference: Difference
+    baseline: RecipeRate
+    treatment: RecipeRate
     evidence: Evidence
     level: float = ALONE
     token_ratio: float = math.nan
@@ -67,8 +66,8 @@ class Verdict(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The ends of the interval that it is judged by."""
-        return self.found.interval(self.level)
+        """The interval that it is judged by."""
+        return self.difference.interval(self.level)
 
 
 def decide(
@@ -77,50 +76,53 @@ def decide(
     untrained: Collection[str] = (),
     losses: Mapping[str, float] | None = None,
 ) -> list[Verdict]:
-    """Compare the two sides of each comparison on the programs that all of their runs have.
+    """Compare the sides of each comparison on programs that all of their runs have.
 
-    The words hold together: all but the primary comparison share the level of one, by Holm's procedure. Diagnoses have no word.
-    `untrained`: runs of models as they are, which no seed could have made others; `losses`: of runs, where they are known.
+    All but the primary share the level of one (Holm). `untrained`: runs that no seed could change.
 
     Raises:
-        ConfigError: a side names a run or label that the records do not have, no example is shared, several are primary, rates are
-            asked of too few seeds, or the metric makes no sense of these sides.
+        ConfigError: the records lack a run or label, no example is shared, several are primary, rates are asked of too few
+            seeds, or the metric does not fit the sides.
     """
     one_primary(comparisons)
     if not comparisons:
         return []
-    pair = records.groupby(PAIRED).ngroup()  # one number for each example, in the order of their names
+    pair = records.groupby(PAIRED).ngroup()  # numbers examples, in the order of their names
     numbered = with_changed(records).assign(pair=pair, cost=records[TRACE_COLUMNS].sum(axis=1))
-    found = [_compared(comparison, numbered, untrained, losses or {}) for comparison in comparisons]
-    sharing = [number for number, one in enumerate(found) if not (one.comparison.primary or one.word is None)]
-    at = dict(zip(sharing, levels([found[number].evidence.p_value for number in sharing], ALONE)))
-    return [one if one.word is None else _worded(one, at.get(number, ALONE)) for number, one in enumerate(found)]
+    verdicts = [_compared(comparison, numbered, untrained, losses or {}) for comparison in comparisons]
+    sharing = [n for n, verdict in enumerate(verdicts) if not (verdict.comparison.primary or verdict.word is None)]
+    level = dict(zip(sharing, levels([verdicts[n].evidence.p_value for n in sharing], ALONE)))
+    return [
+        verdict if verdict.word is None else _worded(verdict, level.get(n, ALONE)) for n, verdict in enumerate(verdicts)
+    ]
 
 
-def _worded(item: Verdict, level: float) -> Verdict:
-    sides, margin = (item.found, item.baseline, item.treatment), item.comparison.margin
-    words = [word(*sides, item.evidence, level, margin), word_of_runs(*sides, level, margin)]
-    rule, right_without = item.without
-    untold = not rule and item.comparison.metric in FRAMES  # by records older than the columns of the rule
-    if untold or item.baseline.estimate.low <= right_without:  # what is right without a model, no treatment could lose
-        words = [VerdictWord.INCONCLUSIVE if given is VerdictWord.AS_GOOD else given for given in words]
-    if item.comparison.solved_at == "above chance":  # more than a guess is no failure gone
-        words = [VerdictWord.HELPED if given is VerdictWord.FIXED else given for given in words]
-    return item._replace(level=level, word=words[0], of_runs=words[1])
+def _worded(verdict: Verdict, level: float) -> Verdict:
+    sides, margin = (verdict.difference, verdict.baseline, verdict.treatment), verdict.comparison.margin
+    words = [word(*sides, verdict.evidence, level, margin), word_of_runs(*sides, level, margin)]
+    rule, right_without = verdict.without
+    unknown_rule = not rule and verdict.comparison.metric in FRAMES  # of records older than its columns
+    # A treatment cannot lose what is right without a model.
+    if unknown_rule or verdict.baseline.estimate.low <= right_without:
+        words = [VerdictWord.INCONCLUSIVE if each is VerdictWord.AS_GOOD else each for each in words]
+    if verdict.comparison.solved_at == "above chance":  # better than a guess does not mean that the failure is gone
+        words = [VerdictWord.HELPED if each is VerdictWord.FIXED else each for each in words]
+    return verdict._replace(level=level, word=words[0], of_runs=words[1])
 
 
 def _compared(
     comparison: Comparison, records: pd.DataFrame, untrained: Collection[str], losses: Mapping[str, float]
 ) -> Verdict:
-    """The comparison by itself; its word is still to be found, unless it is a diagnosis."""
+    """Make a verdict whose word, unless a diagnosis, is still to be found."""
     sides = before, after = _sides(comparison, records)
     diagnosis = len({frozenset(map(fed_as, side["forcing"].unique())) for side in sides}) > 1
     if diagnosis:
         refuse_idle(comparison)
-    # Runs are paired in their order, as many as the side with fewer has; a run on both sides with itself.
+    # Runs are paired in order, as many as the smaller side has; a run on both sides with itself.
     keys, compared = ["place", "pair"], ["cost", "written_tokens", "failure"]
     second = after[[*keys, *compared]]
     both = before.merge(second, on=keys, suffixes=("_before", "_after"), validate="1:1")
+    # Fed tokens are not written: only free traces can be compared in length.
     free = {fed_as(name) for side in sides for name in side["forcing"].unique()} == {"free"}
     share, count = FRAMES.get(comparison.metric, ("right", ""))
     if count and not before[count].any():
@@ -144,10 +146,10 @@ def _compared(
 
 
 def _ratio(both: pd.DataFrame, column: str) -> float:
-    """The sum of a column of the treatment over that of the baseline, of pairs in which both have some; NaN of none."""
+    """Divide a column's sums over pairs that have some, treatment by baseline."""
     before, after = both[f"{column}_before"], both[f"{column}_after"]
-    some = (before > 0) & (after > 0)
-    return float(after[some].sum() / before[some].sum()) if some.any() else math.nan
+    positive = (before > 0) & (after > 0)
+    return float(after[positive].sum() / before[positive].sum()) if positive.any() else math.nan
 
 
 def _rates(
@@ -156,7 +158,7 @@ def _rates(
     after: pd.DataFrame,
     untrained: Collection[str],
     without: float | None,
-) -> tuple[Difference, Repeated, Repeated, Evidence]:
+) -> tuple[Difference, RecipeRate, RecipeRate, Evidence]:
     where, (share, count) = comparison.where, FRAMES.get(comparison.metric, ("right", ""))
     if count and (pd.concat([before, after]).groupby("pair")[count].nunique() > 1).any():
         raise ConfigError(
@@ -170,7 +172,7 @@ def _rates(
     if solved_at is None:
         raise ConfigError(f"{where}: solved_at: no guess is known for these programs: give a share")
     baseline, treatment = (over_seeds(side, clusters, solved_at) for side in (first, second))
-    if comparison.asks and not difference.repeated:
+    if comparison.asks and not difference.of_recipes:
         raise ConfigError(f"{where}: asks does nothing: a side has one seed, so that nothing is asked of recipes")
     try:
         return difference, baseline, treatment, weigh(difference, baseline, treatment, comparison.asks)
@@ -187,8 +189,9 @@ def _mean_loss(runs: Sequence[str], losses: Mapping[str, float]) -> float:
 
 
 def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The records of both sides on the examples that all of their runs have, run by run, examples in the same order."""
+    """Select both sides' records on shared examples, in the same order."""
     before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
+    # An example is shared if every run of both sides has a row of it.
     counts = pd.concat([before["pair"], after["pair"]]).value_counts()
     shared = counts.index[counts == before["run"].nunique() + after["run"].nunique()]
     if shared.empty:
@@ -211,7 +214,7 @@ def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
 
 
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
-    """One row for each run and example; `place` numbers the runs of the side."""
+    """Select a row for each run and example; `place` numbers a side's runs."""
     where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
     chosen = _of_run(side, records, comparison)
     for key, value in side.where.items():
@@ -220,7 +223,7 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         chosen = chosen[chosen[key] == value]
     for name in labels:
         if name in LABELS and LABELS[name].asked and name not in side.where and chosen[name].isna().any():
-            chosen = chosen[chosen[name].isna()]  # none is named: the checkpoint's own
+            chosen = chosen[chosen[name].isna()]  # without a name, the checkpoint's own condition is meant
     if chosen.empty:
         raise ConfigError(f"{where}: {side.run!r} has no records where {side.where}")
     if chosen.duplicated(["run", "pair"]).any():
@@ -234,13 +237,13 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         )
     if chosen[needed].isna().any():
         forcing = chosen[chosen[needed].isna()]["forcing"].iloc[0]
-        what = f"own {comparison.metric.replace('_', ' ')}s: they are fed, or there are none"
+        lacking = f"own {comparison.metric.replace('_', ' ')}s: they are fed, or there are none"
         if needed == "right":
-            what = (
+            lacking = (
                 "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"
             )
         raise ConfigError(
-            f"{where}: {side.run!r} under forcing {forcing} has no {what}, or compare conditions in which the model writes them"
+            f"{where}: {side.run!r} under forcing {forcing} has no {lacking}, or compare conditions in which the model writes them"
         )
-    places = {run: place for place, run in enumerate(sorted(chosen["run"].unique()))}
-    return chosen.assign(place=chosen["run"].map(places))
+    number_of = {run: number for number, run in enumerate(sorted(chosen["run"].unique()))}
+    return chosen.assign(place=chosen["run"].map(number_of))

@@ -1,9 +1,9 @@
-"""Statistics of right-or-wrong outcomes: rates, differences of two recipes or two runs, and the words for them."""
+"""Statistics of right-or-wrong outcomes: rates, differences of recipes or runs, and verdicts."""
 
 from remedy.eval.stats.differences import Difference, compare
 from remedy.eval.stats.exact import boschloo, clopper_pearson, power_of_solved
 from remedy.eval.stats.rates import Estimate, compound, mean, pooled, rate
-from remedy.eval.stats.seeds import BAR, Repeated, over_seeds
+from remedy.eval.stats.seeds import BAR, RecipeRate, over_seeds
 from remedy.eval.stats.words import MARGIN, Evidence, Question, VerdictWord, levels, weigh, word, word_of_runs
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "Estimate",
     "Evidence",
     "Question",
-    "Repeated",
+    "RecipeRate",
     "VerdictWord",
     "boschloo",
     "clopper_pearson",

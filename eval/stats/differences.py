@@ -1,4 +1,4 @@
-"""The difference of two recipes, or of two runs, on the same programs, with its interval."""
+"""Differences of two recipes, or of two runs, on the same programs."""
 
 from __future__ import annotations
 
@@ -9,35 +9,31 @@ from typing import NamedTuple
 import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL, Floats, codes, quantile
-from remedy.eval.stats.exact import Counts, Test, permutation, sign_flips
+from remedy.eval.stats.exact import Counts, PValues, permutation, sign_flips
 from remedy.eval.stats.seeds import Spread, adjusted, between_and_among, shared
 
 SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
-"""From so many seeds a side, and from so many runs that are on both sides, a test of rates can reach 5 %."""
+"""The fewest seeds a side, and the fewest runs on both sides, for a test of rates; four a side could reach 3 % but are not used."""
 
 
 def too_few(seeds: tuple[int, int], matched: bool) -> bool:
-    """Say if so many seeds, of the baseline and of the treatment, are too few for a test of rates, by choice: four a side could reach
-    3 %. `matched`: each run has one on the other side."""
+    """Say if seeds are too few to test rates; `matched`: runs have counterparts."""
     return max(seeds) < RUNS_ON_BOTH if matched else min(seeds) < SEEDS_A_SIDE
 
 
 class Difference(NamedTuple):
-    """Treatment less baseline on the same examples. Rates are means over seeds and examples.
+    """Treatment less baseline on the same examples; rates are means over seeds and examples.
 
-    `examples`: of each seed; a program that is drawn twice is two of them, in one of the `clusters`. `seeds`: of the baseline, of
-    the treatment. `repeated`: whether it is a difference of recipes, for other seeds too, and not of these runs alone. `same_runs`:
-    whether each run is on both sides. `gained`, `lost`: programs wrong in the baseline and right in the treatment, and the reverse;
-    with several seeds, the mean over pairs of runs.
-    `recipes`: the spread over seeds and programs, None if it is not `repeated`; `runs`: that of these runs over programs alone, whose
-    centre is drawn towards 0. `right`: right answers of each seed of the baseline and of the treatment; `drawn_in`: so many of them is
-    the difference drawn towards 0 before it is tested.
+    Pairs are of baseline and treatment. `examples`: of each seed; a program drawn twice is two, in one cluster.
+    `of_recipes`: for other seeds too. `gained`, `lost`: programs that turn right, and wrong, over pairs of runs.
+    `recipes`: the spread over seeds and programs; `runs`: over programs, drawn towards 0. `right`: right answers by
+    seed. `drawn_in`: right answers by which tests draw the difference towards 0.
     """
 
     examples: int
     clusters: int
     seeds: tuple[int, int]
-    repeated: bool
+    of_recipes: bool
     same_runs: bool
     baseline: float
     treatment: float
@@ -49,35 +45,37 @@ class Difference(NamedTuple):
     drawn_in: int
 
     @property
-    def difference(self) -> float:
+    def mean(self) -> float:
         return self.treatment - self.baseline
 
     @property
     def matched(self) -> bool:
-        """Say if each run has one on the other side: itself, or a single model."""
+        """Each run has a counterpart on the other side: itself, or a single model."""
         return self.same_runs or min(self.seeds) == 1
 
-    def test(self, less: int = 0) -> Test:
-        """Test exactly if the treatment's rates are the baseline's less so many right answers: by permutation of seeds, or by sign of
-        those that are matched."""
+    def test(self, less: int = 0) -> PValues:
+        """Test exactly if the treatment's rates are the baseline's less `less` right answers.
+
+        Permutes seeds, or flips the signs of matched ones.
+        """
         before, after = self.right
         up, down = (
             sign_flips(after + move - before) if self.matched else permutation(before, after + move)
             for move in (less - self.drawn_in, less + self.drawn_in)
         )
-        return Test(up.up, down.down)
+        return PValues(up.up, down.down)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Ends of the interval of 1 - `level`, cut to [-1, 1]: over seeds and programs of recipes, over programs of runs."""
+        """Return the interval of recipes, or else of these runs, cut to [-1, 1]."""
         return _ends(self.recipes or self.runs, level)
 
     def interval_of_runs(self, level: float = LEVEL) -> tuple[float, float]:
-        """The same for these runs and other programs."""
+        """Return the interval for these runs and other programs."""
         return _ends(self.runs, level)
 
     @property
     def p_of_runs(self) -> float:
-        """Two-sided, for these runs and other programs; below a level where, and only where, that interval leaves out 0."""
+        """Two-sided, for these runs; below a level exactly if `interval_of_runs` excludes 0."""
         return min(1.0, *self.runs.p_values())
 
 
@@ -88,42 +86,42 @@ def compare(
     same_runs: bool = False,
     standing: tuple[bool, bool] = (False, False),
 ) -> Difference:
-    """The difference of two sides' outcomes on the same programs, each (S, P), right ones 1; their seeds may differ in number.
+    """Estimate the difference of two sides' outcomes (S, P) on the same programs.
 
-    Of these runs it is Agresti and Min's adjusted interval for matched pairs ("Simple improved confidence intervals for comparing
-    matched proportions", Statistics in Medicine 24, 2005), of as many programs as their clusters leave, and of the t distribution of
-    these clusters: the normal's takes four of four for a difference (p = 0.009 where an exact test has 0.125). Of recipes, variances
-    over seeds (as Welch has them, since seeds of two recipes share nothing but their number) and over programs, crossed as in
-    `over_seeds`; their rates are compared by an exact permutation test. `same_runs`: row s of both sides is one run under two
-    conditions; then the seeds are paired. `standing`: whether a side is a model that no seed could have made another.
+    For these runs: Agresti and Min's adjusted interval for matched pairs ("Simple improved confidence intervals for
+    comparing matched proportions", Statistics in Medicine 24, 2005), with the t distribution of the clusters: the
+    normal takes four of four for a difference (p = 0.009; exactly 0.125). For recipes: Welch's variances over seeds
+    crossed with those over programs as in `over_seeds`, and exact permutation tests. `same_runs`: row s of both sides
+    is one run under two conditions. `standing`: a side is a model without other seeds.
 
     Raises:
-        ValueError: the sides have no outcomes, or other numbers of programs (or, with `same_runs`, of seeds).
+        ValueError: the sides have no outcomes, or other numbers of programs (with `same_runs`, of seeds).
     """
     before, after = (np.atleast_2d(np.asarray(side, dtype=float)) for side in (baseline, treatment))
     if not before.size or before.shape[1] != after.shape[1] or (same_runs and before.shape != after.shape):
         raise ValueError("a comparison needs two sides with outcomes of the same, one or more, programs")
-    of = codes(clusters, before.shape[1])
+    cluster_of = codes(clusters, before.shape[1])
     varies = [len(side) > 1 for side in (before, after)]
-    repeated = any(varies) and all(one or other for one, other in zip(varies, standing))
+    of_recipes = any(varies) and all(several or fixed for several, fixed in zip(varies, standing))
     changes = after.mean(axis=0) - before.mean(axis=0)
-    centre, variance = adjusted(changes, of)
-    runs = Spread(centre, ((math.sqrt(variance), int(of.max()) or 1e-9),))
+    centre, variance = adjusted(changes, cluster_of)
+    # 1e-9 degrees of freedom, of one cluster: the interval is all of [-1, 1].
+    runs = Spread(centre, ((math.sqrt(variance), int(cluster_of.max()) or 1e-9),))
     gained, lost = _moved(before, after, same_runs)
-    vary = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
-    noise = sum(shared(side, of) for side in vary)
+    varying = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
+    noise = sum(shared(side, cluster_of) for side in varying)
     first, second = (side.sum(axis=1).round().astype(np.int64) for side in (before, after))
     return Difference(
         before.shape[1],
-        int(of.max()) + 1,
+        int(cluster_of.max()) + 1,
         (len(before), len(after)),
-        repeated,
+        of_recipes,
         same_runs,
         float(before.mean()),
         float(after.mean()),
         gained,
         lost,
-        between_and_among([side.mean(axis=1) for side in vary], changes, of, noise) if repeated else None,
+        between_and_among([side.mean(axis=1) for side in varying], changes, cluster_of, noise) if of_recipes else None,
         runs,
         (first, second),
         math.floor(min(_drawn_in(runs, noise), 2.0) * before.shape[1]),
@@ -131,14 +129,14 @@ def compare(
 
 
 def _drawn_in(runs: Spread, noise: float) -> float:
-    """By how much a difference is drawn towards 0, so that a test of seeds, which takes programs as given, holds for others too.
+    """Return how far to draw a difference towards 0 before seeds are tested.
 
-    It is what programs add to an interval of seeds alone: q (sqrt(S + V) - sqrt(S)), where V is the variance over programs, S that over
-    seeds and q Student's quantile. S is taken as small as it can be, as the noise of single answers (V / 2 at least; below that the
-    interval of `runs` decides): one run that fails would enlarge it and leave programs out of account.
+    What programs add to an interval of seeds: q (sqrt(S + V) - sqrt(S)), with variances V over programs and S over
+    seeds, and Student's quantile q.
     """
     ((error, degrees),) = runs.parts
     programs = max(error**2 - noise, 0.0)
+    # The least that seeds can vary, by the noise of single answers: one failed run would enlarge it and hide the programs.
     seeds = max(noise, programs / 2)
     return quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
 

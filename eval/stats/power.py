@@ -1,4 +1,4 @@
-"""Power of a comparison, before anything is trained: the smallest difference, and how many seeds and programs a word takes."""
+"""Power before training: the smallest difference shown, and the seeds and programs that words take."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from remedy.eval.stats.seeds import crossed
 from remedy.eval.stats.words import Question, least_p
 
 SPREAD = 0.1
-"""Standard deviation of seeds' rates that is assumed."""
+"""Assumed standard deviation of seeds' rates."""
 SPREADS = {"answer": (SPREAD, 0.04, 0.34), "action": (0.06, 0.03, 0.16)} | dict.fromkeys(
     ("state", "changed_state"), (0.04, 0.02, 0.14)
 )
-"""By metric the same, and the quartiles of it in the recipes of `results/study` with three seeds or more, condition by condition, that
-are right in 10 to 95 %; medians are 0.12, 0.06 and 0.04."""
+"""By metric the same, and its quartiles over conditions of recipes in `results/study` with three seeds or more that are
+right in 10 to 95 %; medians are 0.12, 0.06 and 0.04."""
 RATE = 0.5
-"""Rate of the baseline that is assumed: at a half, differences are hardest to see."""
+"""Assumed rate of the baseline: at a half, differences are hardest to see."""
 POWER = 0.8
 CORRELATION = 0.5
-"""Correlation over programs of the two sides' outcomes that is assumed; 0 would be of models that have nothing in common."""
+"""Assumed correlation of the two sides' outcomes over programs; 0 would be of models that have nothing in common."""
 WITHIN = 0.1
-"""Correlation of the states, or actions, of one program that is assumed: in `results/study` medians are 0.06 and 0.12 of real programs,
+"""Assumed correlation of the states, or actions, of one program: in `results/study` medians are 0.06 and 0.12 of real programs,
 0.14 of strings, and below 0 of permutations."""
 
 
@@ -59,11 +59,10 @@ def smallest_difference(
     spread: float = SPREAD,
     level: float = LEVEL,
 ) -> float:
-    """The smallest difference that `compare` will call other than 0 with probability `POWER`, at most 1.
+    """Estimate the smallest difference that `compare` tells from 0 with probability `POWER`, at most 1.
 
-    `seeds`: of the baseline, of the treatment; with one on a side it is a difference of these runs, to which `spread`, the standard
-    deviation of seeds' rates, does not matter. Infinitely many: a model that is not trained, which seeds do not change. `programs`:
-    independent outcomes of a seed.
+    `seeds`: of baseline and treatment; infinite for an untrained model. With one seed on a side it is of these runs,
+    and `spread`, the standard deviation over seeds, does not matter. `programs`: independent outcomes of a seed.
     """
     among = (2 * rate * (1 - rate) * (1 - CORRELATION) / programs, float("inf"))
     if min(seeds) < 2:
@@ -89,35 +88,38 @@ def decidable(
     spread: float = SPREAD,
     outcomes: float | None = None,
 ) -> str:
-    """The difference that so many seeds and programs can show, before a training and after it alike. `seeds`: of the baseline, of the
-    treatment, infinite of a model that is not trained; `matched`: each run has one on the other side; `outcomes`: independent ones, by
-    default one of each of the `clusters`."""
-    whole = _counts(seeds)
-    points_seen = f"{100 * smallest_difference(seeds, outcomes or clusters, rate, spread, level):.0f} points"
-    if max(whole) < 2 or (min(whole) < 2 and not matched):
-        return points_seen
-    asks = asks or ("solved" if too_few(whole, matched) else "rates")
+    """Write the difference that so many seeds and programs can show.
+
+    `outcomes`: independent ones, by default one of each of the `clusters`.
+    """
+    trainings = _counts(seeds)
+    difference = f"{100 * smallest_difference(seeds, outcomes or clusters, rate, spread, level):.0f} points"
+    if max(trainings) < 2 or (min(trainings) < 2 and not matched):
+        return difference
+    asks = asks or ("solved" if too_few(trainings, matched) else "rates")
     if asks == "solved" and not isinstance(solved_at, str) and rate_of([True] * clusters).low < solved_at:
         return f"nothing: {clusters} programs cannot show {solved_at:.0%}, even if all are right; {programs_for(solved_at)} can"
-    if least_p(asks, whole, matched) >= level:
+    if least_p(asks, trainings, matched) >= level:
         return "nothing: too few seeds"
     if asks == "rates":
-        return points_seen
+        return difference
     if matched:
         return "trainings that solve it on one side alone"
     needs = (
         "" if isinstance(solved_at, str) or outcomes else f"with {right_for(solved_at, clusters)} of {clusters} right, "
     )
-    return f"0 against 90 % of trainings that solve it ({needs}power {power_of_solved((0.0, 0.9), whole, level):.0%})"
+    return (
+        f"0 against 90 % of trainings that solve it ({needs}power {power_of_solved((0.0, 0.9), trainings, level):.0%})"
+    )
 
 
 def _counts(seeds: tuple[float, float]) -> tuple[int, int]:
-    first, second = (1 if math.isinf(count) else int(count) for count in seeds)
-    return first, second
+    before, after = (1 if math.isinf(count) else int(count) for count in seeds)
+    return before, after
 
 
 def right_for(solved_at: float, programs: int) -> int:
-    """The right programs, of so many, that show a rate of `solved_at`."""
+    """Return how many of these programs must be right to show a rate of `solved_at`."""
 
     def low(right: int) -> float:
         return rate_of([True] * right + [False] * (programs - right)).low
@@ -126,12 +128,11 @@ def right_for(solved_at: float, programs: int) -> int:
 
 
 def programs_for(solved_at: float) -> int:
-    """The programs that show a rate of `solved_at` if all are right."""
-    return math.ceil(
-        solved_at / (1 - solved_at) * quantile(LEVEL, math.inf) ** 2
-    )  # Wilson's lower end of n of n: n / (n + q^2)
+    """Return how many programs show a rate of `solved_at` if all are right."""
+    # Wilson's lower end of n right of n is n / (n + q^2).
+    return math.ceil(solved_at / (1 - solved_at) * quantile(LEVEL, math.inf) ** 2)
 
 
 def seeds_for_fixed(level: float = LEVEL) -> int:
-    """The seeds that must solve a task, if all do, for more than half of all trainings to, with confidence 1 - `level`."""
+    """Return how many seeds, all solving a task, show that most trainings do."""
     return next(count for count in range(1, 100) if clopper_pearson(count, count, level)[0] > 0.5)

@@ -1,4 +1,4 @@
-"""One rate, or one mean of shares, with its interval."""
+"""Rates and means of shares, each with its 95 % interval."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effec
 
 
 class Estimate(NamedTuple):
-    """A rate or a mean of `size` values with its 95 % interval, of the kind that the function names which estimates it.
+    """A rate, or a mean of `size` values, with its 95 % interval.
 
-    `effective`: so many independent values would say as much; `size` unless values are drawn in clusters.
+    `effective`: the number of independent values that would tell as much; less than `size` in clusters.
     """
 
     mean: float
@@ -25,11 +25,10 @@ class Estimate(NamedTuple):
 
 
 def rate(outcomes: Sequence[bool], clusters: Sequence[object] | None = None) -> Estimate:
-    """The share of true outcomes with its Wilson (1927) score interval.
+    """Estimate the share of true outcomes with Wilson's (1927) score interval.
 
-    `clusters`: what each outcome is drawn with. Then the interval is Wilson's of as many outcomes as the design effect leaves,
-    and fewer for the few clusters that it is estimated from (Korn and Graubard, "Confidence intervals for proportions with small
-    expected number of positive counts estimated from survey data", Survey Methodology 24, 1998).
+    In clusters, of their effective number (Korn and Graubard, "Confidence intervals for proportions with small expected
+    number of positive counts estimated from survey data", Survey Methodology 24, 1998).
 
     Raises:
         ValueError: there are no outcomes, or not as many clusters as outcomes.
@@ -39,68 +38,68 @@ def rate(outcomes: Sequence[bool], clusters: Sequence[object] | None = None) -> 
     return _scored(np.asarray(outcomes, dtype=float), codes(clusters, len(outcomes)))
 
 
-def pooled(right: Sequence[int], of: Sequence[int], clusters: Sequence[object]) -> Estimate:
-    """The share of right steps among all steps of several examples, `right` out of `of` in each, with the interval that `rate` gives
-    the steps as outcomes in their examples' clusters. `size`: how many steps there are.
+def pooled(right: Sequence[int], tried: Sequence[int], clusters: Sequence[object]) -> Estimate:
+    """Estimate the share of right steps among all steps of several examples, as `rate`.
 
     Raises:
         ValueError: there are no steps, or not as many clusters as examples.
     """
-    if not sum(of):
+    if not sum(tried):
         raise ValueError("no steps")
-    examples = codes(clusters, len(of))
-    counts = np.array([right, np.subtract(of, right)]).T.reshape(-1)
-    values = np.repeat(np.tile([1.0, 0.0], len(of)), counts)
-    _, steps = np.unique(np.repeat(examples, of), return_inverse=True)
+    examples = codes(clusters, len(tried))
+    counts = np.array([right, np.subtract(tried, right)]).T.reshape(-1)
+    values = np.repeat(np.tile([1.0, 0.0], len(tried)), counts)
+    _, steps = np.unique(np.repeat(examples, tried), return_inverse=True)  # numbers anew: an example may have no steps
     return _scored(values, steps)
 
 
 def compound(
     steps: Floats, rates: Sequence[tuple[float, float, float]], clusters: Sequence[object]
 ) -> tuple[float, float, float]:
-    """The share of programs without an error, and its 95 % interval, if their steps failed independently at given rates: the mean
-    over programs of the product of the rates, each to the power of the program's own number of steps.
+    """Estimate the share of programs without error if their steps fail independently.
 
-    `steps`: of every program and kind, (P, K); `rates`: share of right steps and the ends of its interval, for each kind. The
-    interval joins what the rates leave open, all at their lower or upper ends, and what other programs would change (Zou and
-    Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27, 2008).
+    The mean over programs of the product of the rates, each to the power of the program's number of such steps
+    (`steps`: (P, K)). `rates`: by kind, with the ends of their intervals. The 95 % interval joins their uncertainty
+    with that over programs (Zou and Donner, "Construction of confidence limits about effect measures: a general
+    approach", Statistics in Medicine 27, 2008).
     """
     counts = np.asarray(steps, dtype=float)
     centres, lows, highs = (np.prod(np.asarray(ends) ** counts, axis=1) for ends in zip(*rates, strict=True))
-    expected, of = float(centres.mean()), codes(clusters, len(counts))
-    degrees = int(of.max())
-    among = quantile(LEVEL, degrees) * math.sqrt(variance_of_mean(centres, of)) if degrees else 0.0
-    low = expected - math.hypot(expected - lows.mean(), among)
-    high = expected + math.hypot(highs.mean() - expected, among)
+    expected, cluster_of = float(centres.mean()), codes(clusters, len(counts))
+    degrees = int(cluster_of.max())
+    over_programs = quantile(LEVEL, degrees) * math.sqrt(variance_of_mean(centres, cluster_of)) if degrees else 0.0
+    low = expected - math.hypot(expected - lows.mean(), over_programs)
+    high = expected + math.hypot(highs.mean() - expected, over_programs)
     return expected, max(low, 0.0), min(high, 1.0)
 
 
 def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> Estimate:
-    """The mean of shares between 0 and 1 with its 95 % t interval over clusters, cut to that range; of one cluster, all of it.
+    """Estimate the mean of shares with its t interval over clusters, cut to [0, 1].
 
-    Where the values do not differ, so that their spread says nothing, it is Wilson's interval of as many outcomes as clusters.
+    Of one cluster it is [0, 1]; of equal values, Wilson's of as many outcomes as clusters.
 
     Raises:
         ValueError: there are no values, or not as many clusters as values.
     """
     if not len(values):
         raise ValueError("no values")
-    found, of = np.asarray(values, dtype=float), codes(clusters, len(values))
-    centre, count = float(found.mean()), int(of.max()) + 1
-    effective = len(found) / design_effect(found, of)
+    shares, cluster_of = np.asarray(values, dtype=float), codes(clusters, len(values))
+    centre, count = float(shares.mean()), int(cluster_of.max()) + 1
+    effective = len(shares) / design_effect(shares, cluster_of)
     if count == 1:
-        return Estimate(centre, 0.0, 1.0, len(found), effective)
-    variance = variance_of_mean(found, of)
+        return Estimate(centre, 0.0, 1.0, len(shares), effective)
+    variance = variance_of_mean(shares, cluster_of)
     if variance < 1e-12:
-        return Estimate(centre, *_wilson(centre, count), len(found), effective)
+        return Estimate(centre, *_wilson(centre, count), len(shares), effective)
     half = quantile(LEVEL, count - 1) * math.sqrt(variance)
-    return Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), len(found), effective)
+    return Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), len(shares), effective)
 
 
-def _scored(values: Floats, of: Codes) -> Estimate:
-    """A rate with Wilson's interval of an effective size, less what the few clusters that it is estimated from cost: the interval of
-    Student's t in place of the normal."""
-    effective, degrees, share = len(values) / design_effect(values, of), freedom(of), float(values.mean())
+def _scored(values: Floats, cluster_of: Codes) -> Estimate:
+    """Estimate a rate with Wilson's interval of its effective size."""
+    effective, degrees = len(values) / design_effect(values, cluster_of), freedom(cluster_of)
+    share = float(values.mean())
+    # Smaller by the squared ratio of Student's to the normal's quantile: few clusters tell the design effect badly.
     size = effective * (quantile(LEVEL, float("inf")) / quantile(LEVEL, degrees)) ** 2 if degrees else 1e-9
     return Estimate(share, *_wilson(share, size), len(values), effective)
 

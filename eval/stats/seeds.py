@@ -1,4 +1,4 @@
-"""One recipe trained with several seeds: its rate, how far seeds lie apart, and how many solve the task."""
+"""One recipe over its seeds: its rate, and how many trainings solve the task."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from remedy.eval.stats.exact import clopper_pearson
 from remedy.eval.stats.rates import Estimate, rate
 
 BAR = 0.95
-"""A run whose rate of right answers is this with confidence solves its task, unless a comparison declares another."""
+"""The default rate that a run must reach, with the lower end of its interval, to solve its task."""
 
 
-class Repeated(NamedTuple):
-    """A recipe over its seeds. `estimate`: mean over seeds and programs; `runs`: each seed's rate with its own interval; `spread`: the
-    standard deviation of these rates, NaN of one. A run solves the task if the lower end of its interval reaches `solved_at`;
-    `reachable`: whether that of a run that is always right on these programs does."""
+class RecipeRate(NamedTuple):
+    """The rate of a recipe over its seeds.
+
+    `spread`: the standard deviation of the runs' rates; NaN of one. A run solves the task if the lower end of its
+    interval reaches `solved_at`; `reachable`: one with all programs right would.
+    """
 
     estimate: Estimate
     runs: tuple[Estimate, ...]
@@ -35,34 +37,35 @@ class Repeated(NamedTuple):
 
     @property
     def solves(self) -> tuple[bool, ...]:
-        """Say if each run solves the task: none where one that is always right would not be shown to."""
+        """Each seed's success at the task; never, if not `reachable`."""
         return tuple(self.reachable and run.low >= self.solved_at for run in self.runs)
 
     @property
     def solved(self) -> int:
-        """Count the runs that do."""
+        """The number of runs that solve the task."""
         return sum(self.solves)
 
     @property
     def share(self) -> tuple[float, float]:
-        """The 95 % interval of the share of all trainings that do (Clopper and Pearson)."""
+        """The 95 % interval of the share of all trainings that solve it."""
         return clopper_pearson(self.solved, len(self.runs))
 
 
 class Spread(NamedTuple):
-    """Centre of an interval, and its standard errors with their degrees of freedom. The interval reaches as far as the widest: one
-    over seeds and programs is never narrower than over seeds alone."""
+    """Centre of an interval, with (standard error, degrees of freedom) in `parts`: the widest decides."""
 
     centre: float
     parts: tuple[tuple[float, float], ...]
 
     def half(self, level: float = LEVEL) -> float:
-        """Give the half width of the interval of confidence 1 - `level`."""
+        """Return the half width of the interval of confidence 1 - `level`."""
         return max(quantile(level, degrees) * error for error, degrees in self.parts)
 
     def p_values(self) -> tuple[float, float]:
-        """Give the p-values of the centre being above 0, and below it, both two-sided: below a level where the interval lies on that
-        side of 0."""
+        """Return two-sided p-values of the centre being above 0, and below it.
+
+        Each is below a level exactly if the interval at that level lies on that side of 0.
+        """
         up, down = (2 * max(_t_tail(sign * self.centre, *part) for part in self.parts) for sign in (-1, 1))
         return up, down
 
@@ -74,13 +77,13 @@ def _t_tail(value: float, error: float, degrees: float) -> float:
     return float(special.ndtr(ratio) if math.isinf(degrees) else special.stdtr(degrees, ratio))
 
 
-def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solved_at: float = BAR) -> Repeated:
-    """A recipe from its seeds' outcomes on the same programs, (S, P), right ones 1.
+def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solved_at: float = BAR) -> RecipeRate:
+    """Estimate a recipe's rate from its seeds' outcomes (S, P) on the same programs.
 
-    The interval of the mean is for other seeds and other programs: the two variances added less their interaction, counted in
-    both (Cameron, Gelbach and Miller, "Robust inference with multiway clustering", JBES 29, 2011), with Satterthwaite's degrees of
-    freedom, and never narrower than over seeds alone. It takes seeds' rates to vary as normal numbers do. What no seed has shown is not
-    in it: where trainings solve a task or fail, read `share`. Of one seed it is the interval of that run.
+    The interval is for other seeds and other programs: both variances less their interaction, which is in both
+    (Cameron, Gelbach and Miller, "Robust inference with multiway clustering", JBES 29, 2011), with Satterthwaite's
+    degrees of freedom, and at least as wide as over seeds alone. It takes seeds' rates to be normal: where trainings
+    either solve a task or fail, read `share`.
 
     Raises:
         ValueError: there are no outcomes.
@@ -88,57 +91,66 @@ def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solve
     values = np.asarray(outcomes, dtype=float)
     if values.ndim != 2 or not values.size:
         raise ValueError("no outcomes")
-    of = codes(clusters, values.shape[1])
+    cluster_of = codes(clusters, values.shape[1])
     runs = tuple(rate((row > 0.5).tolist(), clusters) for row in values)
     reachable = rate([True] * values.shape[1], clusters).low >= solved_at
     if len(values) == 1:
-        return Repeated(runs[0], runs, math.nan, solved_at, reachable)
+        return RecipeRate(runs[0], runs, math.nan, solved_at, reachable)
     points = values.mean(axis=1)
-    spread = between_and_among([points], values.mean(axis=0), of, shared(values, of))
+    spread = between_and_among([points], values.mean(axis=0), cluster_of, shared(values, cluster_of))
     centre, half = float(points.mean()), spread.half()
-    effective = values.shape[1] / design_effect(values.mean(axis=0), of)
+    effective = values.shape[1] / design_effect(values.mean(axis=0), cluster_of)
     estimate = Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), values.shape[1], effective)
-    return Repeated(estimate, runs, float(points.std(ddof=1)), solved_at, reachable)
+    return RecipeRate(estimate, runs, float(points.std(ddof=1)), solved_at, reachable)
 
 
-def between_and_among(seeds: Sequence[Floats], programs: Floats, of: Codes, interaction: float) -> Spread:
-    """The spread over seeds and programs. `seeds`: rates of the seeds (S,) of each side whose seeds vary; `programs`: what each program
-    has on average (P,); `interaction`: what both variances hold. Centred at the mean over programs."""
-    between = [(float(rates.var(ddof=1)) / len(rates), len(rates) - 1) for rates in seeds]
-    alone = crossed(between, (0.0, math.inf), 0.0)
-    both = crossed(between, (adjusted(programs, of)[1], max(int(of.max()), 1)), interaction)
-    parts = tuple((math.sqrt(variance), degrees) for variance, degrees in (both, alone))
+def between_and_among(seeds: Sequence[Floats], programs: Floats, cluster_of: Codes, interaction: float) -> Spread:
+    """Combine the spread over seeds with that over programs.
+
+    `seeds`: rates (S,) of each side whose seeds vary. `programs`: means (P,). `interaction`: the variance in both.
+    """
+    of_seeds = [(float(rates.var(ddof=1)) / len(rates), len(rates) - 1) for rates in seeds]
+    seeds_alone = crossed(of_seeds, (0.0, math.inf), 0.0)
+    both = crossed(of_seeds, (adjusted(programs, cluster_of)[1], max(int(cluster_of.max()), 1)), interaction)
+    parts = tuple((math.sqrt(variance), degrees) for variance, degrees in (both, seeds_alone))
     return Spread(float(programs.mean()), parts)
 
 
 def crossed(
     seeds: Sequence[tuple[float, float]], programs: tuple[float, float], interaction: float
 ) -> tuple[float, float]:
-    """A variance over seeds and programs, and its degrees of freedom. `seeds`, `programs`: variances with theirs."""
+    """Add variances over seeds and over programs; return the total and its degrees of freedom.
+
+    Each variance comes with its degrees of freedom (Satterthwaite).
+    """
     parts = [*seeds, programs]
-    between = sum(variance for variance, _ in seeds)
-    total = max(between + programs[0] - interaction, between, programs[0])
-    spread = sum(variance**2 / degrees for variance, degrees in parts)
-    return total, total**2 / spread if spread else math.inf
+    of_seeds = sum(variance for variance, _ in seeds)
+    # An estimate of the interaction may exceed the variances that contain it.
+    total = max(of_seeds + programs[0] - interaction, of_seeds, programs[0])
+    weighted = sum(variance**2 / degrees for variance, degrees in parts)
+    return total, total**2 / weighted if weighted else math.inf
 
 
-def adjusted(values: Floats, of: Codes) -> tuple[float, float]:
-    """Centre and variance of the mean over programs (P,) of values in [-1, 1] after two more programs: half a one at 1, half a one
-    at -1, one at 0. For differences of two runs that is the half observation that Agresti and Min add to each of four cells."""
-    effective = len(values) / design_effect(values, of)
+def adjusted(values: Floats, cluster_of: Codes) -> tuple[float, float]:
+    """Estimate the centre and variance of a mean over programs (P,) in [-1, 1].
+
+    Two programs are added: half a one at 1, half a one at -1, one at 0, as Agresti and Min add half an observation to
+    each of four cells.
+    """
+    effective = len(values) / design_effect(values, cluster_of)
     total = effective + 2
     centre = effective * float(values.mean()) / total
-    second = (effective * float((values**2).mean()) + 1) / total
-    return centre, (second - centre**2) / total
+    square = (effective * float((values**2).mean()) + 1) / total
+    return centre, (square - centre**2) / total
 
 
-def shared(values: Floats, of: Codes) -> float:
-    """Estimate the variance of the interaction of seeds and programs, from values (S, P); both of their variances hold it."""
-    seeds, programs = len(values), len(of)
-    count = int(of.max()) + 1
+def shared(values: Floats, cluster_of: Codes) -> float:
+    """Estimate the variance of the interaction of seeds and programs from values (S, P)."""
+    seeds, programs = len(values), len(cluster_of)
+    count = int(cluster_of.max()) + 1
     if min(seeds, count) < 2:
         return 0.0
-    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
-    squares = sum(float((np.bincount(of, weights=row) ** 2).sum()) for row in rest)
+    residuals = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    squares = sum(float((np.bincount(cluster_of, weights=row) ** 2).sum()) for row in residuals)
     factor: float = seeds / (seeds - 1) * count / (count - 1)
     return squares / (seeds * programs) ** 2 * factor

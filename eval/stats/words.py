@@ -1,4 +1,4 @@
-"""The words for a comparison: of recipes by exact tests of their trainings, of single runs by an interval over programs."""
+"""Words for comparisons: of recipes by exact tests, of runs by an interval over programs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from remedy.eval.stats.clusters import LEVEL
 from remedy.eval.stats.differences import Difference, too_few
 from remedy.eval.stats.exact import (
     Counts,
-    Test,
+    PValues,
     boschloo,
     clopper_pearson,
     most_failing,
     permutation,
     sign_flips,
 )
-from remedy.eval.stats.seeds import Repeated
+from remedy.eval.stats.seeds import RecipeRate
 
 MARGIN = 0.02
-"""A recipe that loses less than this is as good."""
+"""The default loss below which a recipe is as good."""
 Question = Literal["solved", "rates"]
-"""What is asked of recipes: how many of their trainings solve the task, or by how much their rates differ."""
+"""The question about recipes: how many of their trainings solve the task, or how far their rates differ."""
 
 
 class VerdictWord(StrEnum):
-    """Verdict of a comparison of recipes, or of runs where there is one seed."""
+    """The verdict of a comparison of recipes, or of runs where there is one seed."""
 
     FIXED = "fixed"
     """Better, and the failure is gone."""
@@ -44,49 +44,52 @@ class VerdictWord(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """Evidence of a comparison. `asked`: the question that is asked of recipes; none of single runs. `up`, `down`: two-sided p-values
-    of the treatment being better, and worse: at least those of these runs on other programs."""
+    """Evidence of a comparison. `asked`: the question; None for single runs.
+
+    `up`, `down`: two-sided p-values of the treatment being better, and worse; at least those of these runs on other
+    programs.
+    """
 
     asked: Question | None
     up: float
     down: float
-    solved: Test | None
-    """Of the trainings that solve the task, asked or not."""
+    solved: PValues | None
+    """The test of solved trainings, asked or not."""
 
     @property
     def p_value(self) -> float:
-        """Two-sided."""
+        """The smaller of both, at most 1."""
         return min(1.0, self.up, self.down)
 
 
-def weigh(found: Difference, baseline: Repeated, treatment: Repeated, asks: Question | None = None) -> Evidence:
-    """The evidence of a comparison. `asks`: the question; by default the one that so many seeds can decide: their rates from five a
-    side, and six that are on both sides, the solved trainings below.
+def weigh(
+    difference: Difference, baseline: RecipeRate, treatment: RecipeRate, asks: Question | None = None
+) -> Evidence:
+    """Weigh a comparison's evidence, by default by rates, or of few seeds by solved trainings.
 
     Raises:
-        ValueError: rates are asked of fewer seeds.
+        ValueError: rates are asked of too few seeds.
     """
-    if not found.repeated:
-        return Evidence(None, *found.runs.p_values(), None)
-    solved = _solved(found, baseline, treatment)
-    few = too_few(found.seeds, found.matched)
+    if not difference.of_recipes:
+        return Evidence(None, *difference.runs.p_values(), None)
+    solved = _solved(difference, baseline, treatment)
+    few = too_few(difference.seeds, difference.matched)
     asked: Question = asks or ("solved" if few else "rates")
     if asked == "rates" and few:
         raise ValueError("too few seeds for a test of rates")
-    test = found.test() if asked == "rates" else solved
-    up, down = map(max, (2 * test.up, 2 * test.down), found.runs.p_values())
+    test = difference.test() if asked == "rates" else solved
+    up, down = map(max, (2 * test.up, 2 * test.down), difference.runs.p_values())
     return Evidence(asked, up, down, solved)
 
 
-def _solved(found: Difference, baseline: Repeated, treatment: Repeated) -> Test:
-    if found.matched:  # McNemar's exact test; a model as it is stands beside every run of the other side
+def _solved(difference: Difference, baseline: RecipeRate, treatment: RecipeRate) -> PValues:
+    if difference.matched:  # McNemar's exact test; an untrained model is the counterpart of every run
         return sign_flips(np.subtract(treatment.solves, baseline.solves, dtype=np.int64))
-    return boschloo(baseline.solved, found.seeds[0], treatment.solved, found.seeds[1])
+    return boschloo(baseline.solved, difference.seeds[0], treatment.solved, difference.seeds[1])
 
 
 def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -> float:
-    """The least p-value that a question can have with so many seeds of the baseline and of the treatment. `matched`: each run has one
-    on the other side, itself or a model as it is."""
+    """Return the least p-value that a question can have with so many seeds a side."""
     before, after = seeds
     if matched:
         return min(1.0, 2 * math.pow(0.5, max(seeds)))
@@ -96,84 +99,87 @@ def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -
 
 
 def word(
-    found: Difference,
-    baseline: Repeated,
-    treatment: Repeated,
+    difference: Difference,
+    baseline: RecipeRate,
+    treatment: RecipeRate,
     evidence: Evidence,
     level: float = LEVEL,
     margin: float = MARGIN,
 ) -> VerdictWord:
-    """Judge a comparison of recipes; single runs are judged by `word_of_runs`.
+    """Judge a comparison of recipes; single runs go to `word_of_runs`.
 
-    Helped and worse: the p-value of that direction is below the level. Fixed: helped, more trainings than the baseline's solve the task
-    (rejected at the level, after the first), and more than half of all trainings do, with confidence 1 - `level`: six of six at 5 %;
-    and a larger share than the baseline's, so that their intervals lie apart. As good, with confidence 1 - `level` each, here and on
-    other programs: asked for rates, the seeds' rates lose less than `margin`, by the test of rates with the treatment's raised by it;
-    asked for solved trainings, fewer than `margin` of all fail (29 of 29 for 10 %, 59 of 59 for 5 %), and those that solve the task
-    lose less than `margin` against those of the baseline that do.
+    Helped and worse: that direction's p-value is below the level. Fixed: helped, and more trainings solve the task (at
+    the level too), and more than half of all do (six of six at 5 %), in an interval above the baseline's. As good,
+    here and on other programs: rates lose less than `margin`; or, asked for solved trainings, fewer than `margin` of
+    all fail (29 of 29 for 10 %, 59 of 59 for 5 %), and the others lose less than `margin` against the baseline's that
+    solve it.
     """
-    if not found.repeated:
-        return word_of_runs(found, baseline, treatment, level, margin)
+    if not difference.of_recipes:
+        return word_of_runs(difference, baseline, treatment, level, margin)
     if evidence.up < level:
         shares = [clopper_pearson(side.solved, len(side.runs), level) for side in (baseline, treatment)]
+        # One-sided, so at half the level.
         more = evidence.solved is not None and evidence.solved.up < level / 2
         fixed = more and shares[1][0] > max(0.5, shares[0][1])
         return VerdictWord.FIXED if fixed else VerdictWord.HELPED
     if evidence.down < level:
         return VerdictWord.WORSE
-    loses = math.floor(margin * found.examples)
+    allowed_loss = math.floor(margin * difference.examples)
     if evidence.asked == "solved":
-        as_good = _solves_as_well(baseline, treatment, level, margin, loses)
-    else:  # of a rate below the margin no one could lose it
-        as_good = found.baseline > margin and found.test(loses).up < level
-    as_good = as_good and found.interval_of_runs(2 * level)[0] > -margin
+        as_good = _solves_as_well(baseline, treatment, level, margin, allowed_loss)
+    else:  # a rate below the margin could not lose it
+        as_good = difference.baseline > margin and difference.test(allowed_loss).up < level
+    as_good = as_good and difference.interval_of_runs(2 * level)[0] > -margin
     return VerdictWord.AS_GOOD if as_good else VerdictWord.INCONCLUSIVE
 
 
-def _solves_as_well(baseline: Repeated, treatment: Repeated, level: float, margin: float, loses: int) -> bool:
+def _solves_as_well(
+    baseline: RecipeRate, treatment: RecipeRate, level: float, margin: float, allowed_loss: int
+) -> bool:
     failed = len(treatment.runs) - treatment.solved
     if not baseline.solved or most_failing(failed, len(treatment.runs), level) >= margin:
         return False
-    before, shifted = _counts(baseline), _counts(treatment) + loses
+    before, shifted = _counts(baseline), _counts(treatment) + allowed_loss
     test = sign_flips(shifted - before) if len(baseline.runs) == 1 else permutation(before, shifted)
     return test.up < level
 
 
-def _counts(side: Repeated) -> Counts:
-    """Right answers of each run that solves the task."""
+def _counts(side: RecipeRate) -> Counts:
     return np.array(
         [round(run.mean * run.size) for run, solves in zip(side.runs, side.solves) if solves], dtype=np.int64
     )
 
 
 def word_of_runs(
-    found: Difference, baseline: Repeated, treatment: Repeated, level: float = LEVEL, margin: float = MARGIN
+    difference: Difference, baseline: RecipeRate, treatment: RecipeRate, level: float = LEVEL, margin: float = MARGIN
 ) -> VerdictWord:
     """Judge a comparison of these runs alone, on other programs.
 
-    Helped and worse: the interval of the difference over programs leaves out 0. Fixed: helped, every run of the treatment solves the
-    task, and every one of the baseline's is below `solved_at` with all of its interval. As good: the lower end of the difference is
-    above -`margin`, and the baseline has more than that to lose.
+    Helped and worse: the interval excludes 0. Fixed: helped, every run of the treatment solves the task, and every
+    interval of the baseline's is below `solved_at`. As good: the lower end is above -`margin`, which is less than the
+    baseline's rate.
     """
-    low, high = found.interval_of_runs(level)
+    low, high = difference.interval_of_runs(level)
     if high < 0:
         return VerdictWord.WORSE
     if low > 0:
         failed = all(run.high < baseline.solved_at for run in baseline.runs)
         return VerdictWord.FIXED if failed and all(treatment.solves) else VerdictWord.HELPED
-    as_good = low > -margin and baseline.estimate.mean > margin  # of a rate below the margin no one could lose it
+    as_good = low > -margin and baseline.estimate.mean > margin  # a lower rate could not lose it
     return VerdictWord.AS_GOOD if as_good else VerdictWord.INCONCLUSIVE
 
 
 def levels(p_values: Sequence[float], level: float = LEVEL) -> list[float]:
-    """The level at which each of several comparisons is judged (Holm, 1979), so that all hold together: a p-value is below its level
-    where, and only where, Holm's procedure rejects."""
+    """Return levels at which all comparisons hold together (Holm, 1979).
+
+    A p-value is below its level exactly if Holm's procedure rejects.
+    """
     order = np.argsort(p_values, kind="stable")
-    found, rejecting = [level] * len(p_values), True
+    adjusted, rejecting = [level] * len(p_values), True
     last = level
-    for rank, place in enumerate(order):
-        if rejecting:
+    for rank, index in enumerate(order):
+        if rejecting:  # the first that is not rejected, and all after it, keep its level
             last = level / (len(order) - rank)
-            rejecting = p_values[place] < last
-        found[int(place)] = last
-    return found
+            rejecting = p_values[index] < last
+        adjusted[int(index)] = last
+    return adjusted

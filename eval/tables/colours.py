@@ -1,4 +1,4 @@
-"""The colours of roles and runs, the same in figures, in the terminal and on pages."""
+"""Colours of roles, runs and verdicts, the same in figures, terminals and pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLE_COLOURS = {
     "state": "#0072B2",
     "value": "#009E73",
 }
-"""By a role's name. `none`: no role, where nothing went wrong. Grey is kept for what is not learnt."""
+"""Colours by role; `none`: nothing went wrong. Greys are for what is not learnt."""
 
 
 WORD_COLOURS = {
@@ -29,10 +29,10 @@ WORD_COLOURS = {
     VerdictWord.WORSE: "#b3261e",
     VerdictWord.INCONCLUSIVE: "#6b5900",
 }
-"""The colours of verdicts, dark enough for text on white."""
+"""Colours of verdicts, dark enough for text on white."""
 
 
 def mixed(colour: str, other: str, share: float) -> str:
-    """`#rrggbb` with `share` of the first colour and the rest of the other."""
+    """Mix two colours `#rrggbb`, `share` of the first."""
     pairs = [(int(colour[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)

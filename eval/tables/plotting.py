@@ -1,4 +1,4 @@
-"""The common parts of figures: colours, markers, panels, legends, and rates with their intervals."""
+"""Common parts of figures: panels, lines with intervals, axes and legends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remedy.eval.tables.colours import COLOURS
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 PANEL_COLUMNS = 3
 LEGEND_CHARACTERS = 105
-"""Characters of a legend's row that fit below a figure of full width."""
+"""Characters that fit into a legend's row below a figure of full width."""
 WIDTH = 9.6
 """Inches of a figure: the width of the page."""
 Interval = tuple[float, float, float]
@@ -30,21 +30,20 @@ rcParams.update(
         "axes.grid": True,
         "grid.alpha": 0.25,
         "figure.dpi": 110,
-        "svg.hashsalt": "remedy",
+        "svg.hashsalt": "remedy",  # else ids are random, and a figure drawn twice differs
         "legend.frameon": False,
     }
 )
 
 
 def colour(number: int) -> str:
-    """The colour of a recipe."""
     return COLOURS[number % len(COLOURS)]
 
 
 def panels(count: int, shared: bool = True) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels, which share their vertical axis or, not `shared`, have each its own."""
+    """Make a figure of panels; `shared`: with one vertical axis."""
     rows = -(-count // PANEL_COLUMNS)
-    columns = -(-count // rows)  # so that no row is much emptier than others
+    columns = -(-count // rows)  # fills rows evenly: 4 panels are 2 and 2, not 3 and 1
     figure = Figure(figsize=(WIDTH, 3.4 * rows + 0.3 if columns > 1 else 3.8 * rows))
     grid = figure.subplots(rows, columns, squeeze=False, sharey=shared)
     axes = [axis for line in grid for axis in line]
@@ -54,8 +53,7 @@ def panels(count: int, shared: bool = True) -> tuple[Figure, list[Axes]]:
 
 
 def line(panel: Axes, points: Mapping[Any, Interval], label: str, number: int, style: str = "-") -> None:
-    """Estimates with their intervals against numbers. `number` gives the colour and the marker. Intervals are a band, of one point a
-    bar."""
+    """Draw estimates by x with their intervals; `number` chooses colour and marker."""
     xs = sorted(points)
     if not xs:
         return
@@ -68,29 +66,29 @@ def line(panel: Axes, points: Mapping[Any, Interval], label: str, number: int, s
 
 
 def rates(panel: Axes) -> None:
-    """Make an axis of rates: 0 to 100 %, with room for the markers at both ends."""
+    """Show 0 to 100 % on the vertical axis, with room for markers."""
     panel.set_ylim(-0.03, 1.03)
     panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
 
 
 def numbers(panel: Axes, values: Sequence[float]) -> None:
-    """Make the horizontal axis show these values, by doublings where they range widely."""
-    shown = sorted(set(values))
-    if shown[0] > 0 and shown[-1] >= 8 * shown[0]:
+    """Show these values on the horizontal axis, by doublings if they range widely."""
+    ticks = sorted(set(values))
+    if ticks[0] > 0 and ticks[-1] >= 8 * ticks[0]:
         panel.set_xscale("log", base=2)
-    panel.set_xticks(shown, [f"{value:g}" for value in shown])
+    panel.set_xticks(ticks, [f"{value:g}" for value in ticks])
     panel.minorticks_off()
 
 
 def legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Lay the figure out with one legend of all panels below it."""
-    found: dict[str, Any] = {}
+    """Lay the figure out with one legend below all panels."""
+    handles: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels()):
-            found.setdefault(label, handle)
+            handles.setdefault(label, handle)
     figure.tight_layout()
-    longest = max(map(len, found), default=1) + 6
-    columns = max(1, min(4, len(found), LEGEND_CHARACTERS // longest))
+    longest = max(map(len, handles), default=1) + 6
+    columns = max(1, min(4, len(handles), LEGEND_CHARACTERS // longest))
     figure.legend(
-        list(found.values()), list(found), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=columns, fontsize=10
+        list(handles.values()), list(handles), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=columns, fontsize=10
     )

@@ -101,7 +101,7 @@ def test_the_flagship_runs_end_to_end(flagship: ExperimentConfig) -> None:
     assert len(found.verdicts) == len(flagship.comparisons)
     forgetting = [item for item in found.verdicts if item.comparison.failure == "forgetting"]
     assert len(forgetting) == 7
-    assert {item.found.seeds for item in forgetting} == {(1, 1)}
+    assert {item.difference.seeds for item in forgetting} == {(1, 1)}
     assert forgetting[0].remarks == ("unequal: only the treatment was trained here",)
     assert "Forgetting answers at once: with replay" in text
 

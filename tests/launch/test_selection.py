@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remedy.checksums import write_json
-from remedy.eval.report.planned import Tried, read_selection
+from remedy.eval.report.planned import Trial, read_selection
 from remedy.eval.report.runs import trials_table
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, expand, trials
@@ -125,7 +125,7 @@ def test_a_setting_that_diverges_with_one_seed_is_not_chosen_and_seeds_are_avera
         finish(trial, None if loss is None else (loss, 0.0))
     group = config.groups["swaps"]
     assert group.select is not None
-    found: list[Tried] = judged(group.select, tried, "a")
+    found: list[Trial] = judged(group.select, tried, "a")
     assert [(one["mean"], one["chosen"]) for one in found] == [(pytest.approx(0.3), False), (None, False), (0.25, True)]
     for trial in tried:
         (trial.model / DIVERGED).touch()

@@ -18,7 +18,7 @@ from remedy.eval.benchmark.scorer import read, score_answer, score_trace, wilson
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import run_condition
 from remedy.eval.generators import LocalGenerator
-from remedy.eval.report.logs import Reading, read_logs
+from remedy.eval.report.logs import LogOptions, read_logs
 from remedy.eval.stats import rate
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
@@ -250,5 +250,5 @@ def test_inspect_gives_the_scores_of_remedy_evaluate(
         values = {sample.id: next(iter(sample.scores.values())).value for sample in log.samples}
         right = {key: bool(value["right"] if isinstance(value, dict) else value) for key, value in values.items()}
         assert right == evaluated.right
-        found = read_logs(Path(log.location), Reading(metric="right" if form == "traces" else ""))
+        found = read_logs(Path(log.location), LogOptions(metric="right" if form == "traces" else ""))
         assert list(found["right"]) == [evaluated.right[sample.id] for sample in log.samples]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from remedy.eval.report.compare import compare_logs
-from remedy.eval.report.logs import Reading, read_logs
+from remedy.eval.report.logs import LogOptions, read_logs
 from remedy.eval.stats import VerdictWord
 from remedy.launch.tools import compare
 from remedy.settings import UserError
@@ -33,19 +33,19 @@ def test_lm_eval_means_and_errors_are_ours_too() -> None:
             assert (mine.high - mine.low) / 2 / 1.96 == pytest.approx(
                 error, rel=0.15
             )  # theirs: the normal approximation
-    assert verdict.found.seeds == (3, 3)
-    assert verdict.found.examples == 24
+    assert verdict.difference.seeds == (3, 3)
+    assert verdict.difference.examples == 24
     assert verdict.word is VerdictWord.INCONCLUSIVE  # three seeds a side ask how many trainings solve the task: none
     assert verdict.of_runs is VerdictWord.HELPED
 
 
 def test_epochs_of_a_sample_are_one_cluster() -> None:
     (verdict,) = compare_logs(LOGS / "inspect/base", LOGS / "inspect/treated").verdicts
-    assert (verdict.found.examples, verdict.found.clusters) == (48, 24)
+    assert (verdict.difference.examples, verdict.difference.clusters) == (48, 24)
     for side, (mean, error) in ((verdict.baseline, INSPECT["base"]), (verdict.treatment, INSPECT["treated"])):
         assert side.estimate.mean == pytest.approx(mean)
         assert (side.estimate.high - side.estimate.low) / 2 / 1.96 == pytest.approx(error, rel=0.15)
-    assert (verdict.found.gained, verdict.found.lost) == (16, 0)
+    assert (verdict.difference.gained, verdict.difference.lost) == (16, 0)
     assert verdict.word is VerdictWord.HELPED
 
 
@@ -57,12 +57,12 @@ def test_examples_that_no_log_scores_are_counted(tmp_path: Path) -> None:
         inspect_log(tmp_path / name, [first, both, None, {"length": both["length"]}, *failed])
         for name, first in (("a.json", wrong), ("b.json", both))
     ]
-    assert compare_logs(*sides, Reading(metric="exact")).remarks == [
+    assert compare_logs(*sides, LogOptions(metric="exact")).remarks == [
         *(f"{side}: 4 of 6 examples have no score, the first of them '2-1'." for side in sides),
         "b in place of a on reverse: 4 of 6 examples are not scored in every log: left out.",
     ]
     several = inspect_log(tmp_path / "c.json", [{"x": {"value": {"a": value, "b": 1}}} for value in (1, None)])
-    assert list(read_logs(several, Reading(metric="a"))["right"]) == [True, None]
+    assert list(read_logs(several, LogOptions(metric="a"))["right"]) == [True, None]
 
 
 def test_a_log_is_not_compared_with_itself(tmp_path: Path) -> None:
@@ -88,13 +88,15 @@ def test_tasks_share_the_level_and_what_does_not_pair_is_said(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("right", "columns", "how", "message"),
     [
-        ([0.5, 1.0], {}, Reading(), "neither right .1. nor wrong .0.: say .*--right-from"),
-        ([1, 0], {}, Reading(cluster="family"), "has no field 'family'"),
-        ([1, 0], {}, Reading(metric="acc"), "has no score 'acc'"),
-        (["yes", "no"], {}, Reading(), "which is no number"),
+        ([0.5, 1.0], {}, LogOptions(), "neither right .1. nor wrong .0.: say .*--right-from"),
+        ([1, 0], {}, LogOptions(cluster="family"), "has no field 'family'"),
+        ([1, 0], {}, LogOptions(metric="acc"), "has no score 'acc'"),
+        (["yes", "no"], {}, LogOptions(), "which is no number"),
     ],
 )
-def test_what_cannot_be_judged_is_said(tmp_path: Path, right: list, columns: dict, how: Reading, message: str) -> None:
+def test_what_cannot_be_judged_is_said(
+    tmp_path: Path, right: list, columns: dict, how: LogOptions, message: str
+) -> None:
     path = table(tmp_path / "a.csv", right, **columns)
     with pytest.raises(UserError, match=message):
         compare_logs(path, shutil.copy(path, tmp_path / "b.csv"), how)
@@ -158,7 +160,7 @@ def test_a_column_seed_says_that_rows_are_trainings(tmp_path: Path) -> None:
     before = table(tmp_path / "before.csv", [0, 1] * 60, id=[*range(60)] * 2, seed=seeds)
     after = table(tmp_path / "after.csv", [1] * 120, id=[*range(60)] * 2, seed=seeds)
     found = compare_logs(before, after)
-    assert found.verdicts[0].found.seeds == (2, 2)
+    assert found.verdicts[0].difference.seeds == (2, 2)
     assert "before.csv 1 and baseline " in found.remarks[0]
 
 

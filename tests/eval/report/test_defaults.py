@@ -38,7 +38,7 @@ def test_conditions_of_a_variant_are_compared_that_differ_in_one_label() -> None
         ("run, forcing free: locals diff in place of full", "token budget"),
         ("run, forcing free: answer_only", "token budget"),
     }
-    assert {one.found.examples for one in decide(found, RECORDS)} == {100}
+    assert {one.difference.examples for one in decide(found, RECORDS)} == {100}
     assert within_variants(CONDITIONS, ()) == []
 
 

@@ -13,7 +13,7 @@ from remedy.eval.evaluate import evaluate
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
 from remedy.eval.report.page import report
-from remedy.eval.report.records import LONGEST, MOST, TITLE, chosen
+from remedy.eval.report.records import MOST_OF_CLASS, MOST_TOKENS, TITLE, chosen
 from remedy.eval.view.records import opened_view
 from remedy.eval.view.terminal import page
 from remedy.settings import build
@@ -28,9 +28,11 @@ def failed(count: int, run: str = "a", spacing: int = 1, **columns: object) -> p
 
 def test_conditions_of_all_runs_take_turns_short_ones_first_and_no_cluster_is_shown_twice() -> None:
     records = pd.concat([failed(40, run, spacing) for run in "ab" for spacing in (1, 2)], ignore_index=True)
-    records = records.assign(written_tokens=[LONGEST if place % 40 > 30 else 40 - place % 40 for place in range(160)])
+    records = records.assign(
+        written_tokens=[MOST_TOKENS if place % 40 > 30 else 40 - place % 40 for place in range(160)]
+    )
     found = chosen(records)
-    assert list(found["name"]) == [f"wrong-state-{number}" for number in range(1, MOST + 1)]
+    assert list(found["name"]) == [f"wrong-state-{number}" for number in range(1, MOST_OF_CLASS + 1)]
     assert list(zip(found["run"], found["spacing"]))[:5] == [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 1)]
     assert list(found["cluster"]) == [f"{place:04}" for place in range(30, 20, -1)]
     pd.testing.assert_frame_equal(chosen(records[::-1][::-1]), found)
@@ -54,7 +56,7 @@ def test_a_report_links_pages_that_are_those_of_show(evaluated: Path, tmp_path: 
     assert f">{TITLE}</h3>" in text
     links = re.findall(r'<a href="(records/[\w-]+\.html)">([\w-]+)</a>', text)
     assert links
-    assert len(links) == len(list((tmp_path / "records").iterdir())) <= MOST
+    assert len(links) == len(list((tmp_path / "records").iterdir())) <= MOST_OF_CLASS
     (path,) = (evaluated / "records").glob("*.parquet")
     records = read_records(path).set_index("index", drop=False)
     views = {page(opened_view(evaluated, index, "")) for index in records["index"]}

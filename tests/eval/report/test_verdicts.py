@@ -37,7 +37,7 @@ def test_the_verdict_of_two_runs() -> None:
     _, records = together(made(WORSE, run="a", tokens_state=100), made(BETTER, run="b", tokens_state=42))
     found = decided(records, "a", "b")
     assert found.word is VerdictWord.FIXED
-    assert (found.found.gained, found.found.lost, found.found.examples) == (99, 0, 100)
+    assert (found.difference.gained, found.difference.lost, found.difference.examples) == (99, 0, 100)
     assert found.token_ratio == pytest.approx((42 + 15) / (100 + 15))
     assert decided(records, "b", "a").word is VerdictWord.WORSE
     assert decided(records, "b", "b").word is VerdictWord.AS_GOOD
@@ -53,7 +53,7 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     variants = {f"{name}-{seed}": name for name in "ab" for seed in range(6)}
     _, records = together(*parts, variants=variants)
     found = decided(records, "a", "b")
-    assert (found.found.seeds, found.found.repeated, found.word) == ((6, 6), True, VerdictWord.FIXED)
+    assert (found.difference.seeds, found.difference.of_recipes, found.word) == ((6, 6), True, VerdictWord.FIXED)
     like_these = "in trainings like these (up to {} % of all may do what none of {} did)".format
     assert verdict_cell(found) == f"Fixed\n6 seeds each\n{like_these(39, 6)}"
     assert headline([found])[1].endswith(f", 6 seeds each, {like_these(39, 6)}.")
@@ -115,8 +115,8 @@ def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     (of_runs,), (of_recipe,) = decide(compared, records), decide(compared, records, ["base"])
     assert verdict_cell(of_runs).splitlines()[:2] == ["Worse", "6 runs against 1, not for other seeds"]
     assert verdict_cell(of_recipe).splitlines()[:2] == ["Worse", "6 seeds against a model as it is"]
-    assert of_recipe.found.seeds == (1, 6)
-    assert of_recipe.found.difference == of_runs.found.difference
+    assert of_recipe.difference.seeds == (1, 6)
+    assert of_recipe.difference.mean == of_runs.difference.mean
     # Seeds that disagree say nothing of the recipe, whatever they say of themselves.
     apart = [[True] * 100, [True] * 60 + [False] * 40, [False] * 100]
     parts[1:] = [made(right, run=f"b-{seed}") for seed, right in enumerate(apart)]
@@ -149,7 +149,7 @@ def test_sides_that_are_fed_different_roles_are_a_diagnosis() -> None:
     sides = {"run": "run", "where": free}, {"run": "run", "where": fed}
     (found,) = decide([comparison(*sides)], records)
     assert found.word is None
-    assert found.found.difference == pytest.approx(0.99)
+    assert found.difference.mean == pytest.approx(0.99)
     for setting in ({"primary": True}, {"margin": 0.1}, {"solved_at": 0.5}, {"asks": "solved"}):
         with pytest.raises(ConfigError, match=f"{next(iter(setting))} does nothing: its sides are fed different roles"):
             comparison(*sides, **setting)
@@ -164,7 +164,7 @@ def test_examples_are_paired_and_those_not_written_cost_nothing() -> None:
     after = made([True, True], run="b", **changed).assign(tokens_structure=0, tokens_action=[1, 0], tokens_value=0)
     _, records = together(before, after)
     found = decided(records, "a", "b")
-    assert (found.found.examples, found.found.gained) == (2, 1)
+    assert (found.difference.examples, found.difference.gained) == (2, 1)
     assert found.token_ratio == pytest.approx(9 / 23)
     tokens = ("tokens_structure", "tokens_action", "tokens_query", "tokens_state", "tokens_value")
     assert math.isnan(decided(records.assign(**dict.fromkeys(tokens, 0)), "a", "b").token_ratio)
@@ -202,10 +202,10 @@ def test_frames_are_compared_as_the_examples_of_their_programs() -> None:
     parts = [frames(f"{name}-{seed}", 0.9 if name == "b" else 0.5) for name, seed in names]
     _, records = together(*parts, variants={f"{name}-{seed}": name for name, seed in names})
     found = decided(records, "a", "b", metric="state")
-    assert (found.word, found.found.examples, found.found.clusters) == (VerdictWord.HELPED, 400, 40)
-    assert found.found.difference == pytest.approx(0.4)
+    assert (found.word, found.difference.examples, found.difference.clusters) == (VerdictWord.HELPED, 400, 40)
+    assert found.difference.mean == pytest.approx(0.4)
     assert headline([found])[1].startswith("m: 90 % against 50 % states right, +40 points")
-    assert decided(records, "a", "b", metric="action").found.difference == 0
+    assert decided(records, "a", "b", metric="action").difference.mean == 0
     with pytest.raises(ConfigError, match="metric state: the sides show other numbers of states"):
         decided(
             together(frames("a", 0.5), frames("b", 0.9, tokens_query=1).assign(states=9))[1], "a", "b", metric="state"
@@ -226,7 +226,7 @@ def test_changed_states_are_compared_by_themselves_and_the_rule_stands_beside_al
     assert (found.word, found.without) == (VerdictWord.HELPED, ("nothing changed", 0.8))
     assert found.above is not None
     low, high = found.above.interval()
-    assert found.above.difference == pytest.approx(-0.1)
+    assert found.above.mean == pytest.approx(-0.1)
     assert -0.2 < low < -0.1 < high < 0
     said = "Below what is right without a model: 80 % (nothing changed), -10 points ("
     assert headline([found])[1].split(", one run each, not for other seeds. ")[1].startswith(said)
@@ -234,7 +234,7 @@ def test_changed_states_are_compared_by_themselves_and_the_rule_stands_beside_al
     assert "below nothing changed (80%)" in side_cell(found, 1)
     changed = decided(records, "a", "b", metric="changed_state")
     assert (changed.word, changed.above) == (VerdictWord.WORSE, None)
-    assert (changed.baseline.estimate.mean, changed.found.examples, changed.programs) == (0.5, 80, 40)
+    assert (changed.baseline.estimate.mean, changed.difference.examples, changed.programs) == (0.5, 80, 40)
     assert "changed states right" in headline([changed])[1]
     assert (
         headline([decided(records, "b", "c", metric="state")])[1].split("seeds. ")[1].startswith("Without a model 80")

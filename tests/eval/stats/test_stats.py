@@ -57,7 +57,7 @@ def test_agresti_min_interval_of_a_published_example() -> None:
     after = [True] * 794 + [False] * 150 + [True] * 86 + [False] * 570
     found = compare(np.array([before]), np.array([after]))
     assert [round(end, 3) for end in found.interval()] == [-0.059, -0.021]
-    assert (found.gained, found.lost, round(found.difference, 4)) == (86, 150, -0.04)
+    assert (found.gained, found.lost, round(found.mean, 4)) == (86, 150, -0.04)
 
 
 @pytest.mark.parametrize("programs", [2, 3, 5, 8, 13, 21, 30])
@@ -147,7 +147,7 @@ def test_a_difference_is_antisymmetric_and_its_interval_possible(
     before, after = (np.array([[pair[side] for pair in found]] * seeds) for side in (0, 1))
     clusters = [number // size for number in range(len(found))]
     one, other = compare(before, after, clusters), compare(after, before, clusters)
-    assert one.difference == pytest.approx(-other.difference)
+    assert one.mean == pytest.approx(-other.mean)
     assert one.p_of_runs == pytest.approx(other.p_of_runs)
     low, high = one.interval()
     assert -1 <= low <= high <= 1

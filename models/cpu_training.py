@@ -1,5 +1,7 @@
-"""What makes pretrained models learn faster in bfloat16 on a CPU, where a step spends most of its time beside matrix products. Each
-part computes what the library's own does, up to the rounding of bfloat16."""
+"""Faster training of pretrained models in bfloat16 on a CPU.
+
+A step spends most of its time beside matrix products. Each part here computes what the library's own does, up to rounding.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model was never taught, though an evaluation asks for it."""
+"""The roles that a model was never taught, though an evaluation asks for them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_by_name, left_to_t
 
 
 class Knowledge(NamedTuple):
-    """What a model may know of traces. `training`: its account, of a run; `new_tokens`: how many trace tokens its vocabulary did not
-    have."""
+    """A model's knowledge of traces, by its training.
+
+    `training`: a run's account of it. `new_tokens`: trace tokens that its vocabulary did not have.
+    """
 
     training: Mapping[str, Any] | None = None
     new_tokens: int = 0
@@ -24,8 +26,10 @@ class Knowledge(NamedTuple):
         return f"untrained: {self.new_tokens} trace tokens are new to it" if self.new_tokens else ""
 
     def lacks(self, forcing: str, one_token: bool, shown: Collection[Role]) -> str:
-        """Say which of the shown roles training never supervised, though the model has to write them, or teacher forcing could ask for
-        them. `forcing`: its name; `one_token`: as of the format."""
+        """Say which shown roles the model has to write without having been taught; empty if none.
+
+        Teacher forcing asks for no such role. `forcing`: its name. `one_token`: as of the format.
+        """
         supervised = (self.training or {}).get("supervised")
         if self.untrained or supervised is None:
             return self.untrained

@@ -100,8 +100,9 @@ def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
 
     from remedy.train.trial import Cost
 
-    kind = "forkserver" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
-    context = multiprocessing.get_context(kind)
+    # As in launch/runner.py: where a fork is safe, each process begins with what one has imported.
+    may_fork = sys.platform == "linux" and not torch.cuda.is_available()
+    context = multiprocessing.get_context("forkserver") if may_fork else multiprocessing.get_context("spawn")
     context.set_forkserver_preload(["remedy.train.trial"])
     with ProcessPoolExecutor(1, context, _without_output) as pool:
         given = train.model_dump(mode="json"), config.processes, config.threads

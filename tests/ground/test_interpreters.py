@@ -37,6 +37,9 @@ STARTS = {
     "data_gen/shards.py _written_by_workers: multiprocessing.get_context('spawn')",
     "launch/runner.py _context: multiprocessing.get_context('spawn')",
     "launch/runner.py _context: multiprocessing.get_context('forkserver')",
+    "launch/plan_cost.py _measured: multiprocessing.get_context('spawn')",
+    "launch/plan_cost.py _measured: multiprocessing.get_context('forkserver')",
+    "launch/plan_cost.py _measured: ProcessPoolExecutor(1)",
     # No interpreter begins: a fork, and the path of the one that runs us.
     "data_gen/execution/server.py _run: os.fork()",
     "data_gen/execution/walls.py Walls._problem: os.fork()",

@@ -1,1 +1,1 @@
-"""Programs, their traces, and the ways to write them down. Knows nothing of models; imports no torch."""
+"""Programs, their traces, and the ways to write them. Imports no torch."""

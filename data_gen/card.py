@@ -1,4 +1,4 @@
-"""The card of a generated data set: what it is, how much, its slices, tokens by role, configuration and versions."""
+"""Card of a generated data set: sizes, slices, tokens by role, configuration and versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROLES = [role.label for role in Role]
 
 
 def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer: str) -> Path:
-    """Read all shards and write `README.md` beside them; returns its path.
+    """Read all shards, write `README.md` beside them, and return its path.
 
     Raises:
         DamagedFile: a shard is missing or damaged.
@@ -80,6 +80,7 @@ def _text(
     slices = "\n".join(f"- `{name}`: {_values(values)}" for name, values in columns.items())
     python, isolation = data.task.environment()
     settings = dump(data).rstrip()
+    # Longer than any run of backticks in the settings, which could else end the block.
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", settings)), default=0))
     packages = ", ".join(f"{name} {version(name)}" for name in ("cwm-remedy", "pyarrow", "tokenizers", "numpy"))
     return f"""---
@@ -121,10 +122,10 @@ A state is the program's own word: what its values say of themselves, recorded i
 
 
 def size_category(examples: int) -> str:
-    """The hub's word for so many examples: `1K<n<10K`."""
+    """Return the hub's size category, such as `1K<n<10K`."""
     ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
-    place = max(0, len(str(max(examples, 1))) - 3)
-    return "n<1K" if not place else f"{ends[place - 1]}<n<{ends[place]}" if place < len(ends) else "n>1T"
+    exponent = max(0, len(str(max(examples, 1))) - 3)
+    return "n<1K" if not exponent else f"{ends[exponent - 1]}<n<{ends[exponent]}" if exponent < len(ends) else "n>1T"
 
 
 def _values(counter: Counter[str]) -> str:

@@ -1,4 +1,4 @@
-"""Settings of an example: what is generated, and how it is written down."""
+"""Settings of an example: what is generated and how it is written."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from remedy.settings import ABSENT, ConfigError, Settings, low_high, read_stored
 
 log = logging.getLogger(__name__)
 HIGHEST_LINE = 1_000_000
-"""The highest number that a first line may have."""
+"""Largest number of a first line."""
 
 
 class DataConfig(Settings):
-    """Settings of generated data: `task` draws programs, the rest says how they are written down."""
+    """Settings of generated data: `task` draws programs, the rest says how they are written."""
 
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
     """The programs; `kind` chooses the task."""
@@ -72,15 +72,15 @@ class DataConfig(Settings):
         if not self.context and not self.task.has_sessions:
             yield f"task {self.task.kind} needs its program: remove `context: false`"
         if self.reveal.answer_only and not form.answers_only:
-            able = ", ".join(name for name, one in FORMATS.items() if one.answers_only)
+            able = ", ".join(name for name, candidate in FORMATS.items() if candidate.answers_only)
             yield f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
-        able = ", ".join(name for name, one in FORMATS.items() if one.closes_frames or one.one_token)
+        able = ", ".join(name for name, candidate in FORMATS.items() if candidate.closes_frames or candidate.one_token)
         if self.memory is not None and not (form.closes_frames or form.one_token):
             yield (
                 f"memory {self.memory}: nothing that a model writes in the {self.format} format says where a frame ends: use {able}, "
                 "or remove memory"
             )
-        able = ", ".join(name for name, one in FORMATS.items() if one.closes_frames and one.events)
+        able = ", ".join(name for name, candidate in FORMATS.items() if candidate.closes_frames and candidate.events)
         if self.memory is not None and self.memory.open_calls and not form.events:
             yield (
                 f"memory.open_calls: the {self.format} format writes no events, so that no frame says what is called or returns: use "
@@ -88,27 +88,27 @@ class DataConfig(Settings):
             )
 
     def without_effect(self) -> dict[str, str]:
-        """Settings that do nothing beside the others, by their dotted keys, each with the reason."""
+        """Map settings without effect, by dotted key, to the reason."""
         session = self.writes_sessions and self.task.has_sessions
-        found = {f"task.{key}": because for key, because in self.task.without_effect(session).items()}
+        reasons = {f"task.{key}": reason for key, reason in self.task.without_effect(session).items()}
         if session:
-            found["reveal.call_depth"] = "in a session, which calls nothing"
+            reasons["reveal.call_depth"] = "in a session, which calls nothing"
         elif not self.task.has_calls():
-            found["reveal.call_depth"] = "in programs that call nothing"
+            reasons["reveal.call_depth"] = "in programs that call nothing"
         if not self.task.has_strings(session):
-            found["string_encoding"] = "where no value is a string or holds one"
+            reasons["string_encoding"] = "where no value is a string or holds one"
         if self.string_encoding == "plain":
-            found["encode_source"] = "with string_encoding plain"
+            reasons["encode_source"] = "with string_encoding plain"
         if self.reveal.answer_only:
-            found["memory"] = "with reveal.answer_only, which writes no frames before the answer"
+            reasons["memory"] = "with reveal.answer_only, which writes no frames before the answer"
         if not FORMATS[self.format].numbers_lines:
-            found["first_line"] = f"in the {self.format} format, whose lines have no numbers"
+            reasons["first_line"] = f"in the {self.format} format, whose lines have no numbers"
         if not self.task.is_seeded:
-            found["seed"] = f"for task {self.task.kind}, whose programs are given"
-        return found
+            reasons["seed"] = f"for task {self.task.kind}, whose programs are given"
+        return reasons
 
     def first_lines(self) -> tuple[int, int]:
-        """The lowest and the highest number that a program's first line may have."""
+        """Return the range of numbers of a first line."""
         return low_high(self.first_line)
 
     @property
@@ -118,17 +118,18 @@ class DataConfig(Settings):
 
 
 def read_stored_run(path: Path) -> dict[str, Any]:
-    """Read the settings of a run, if any are stored, without the interpreter and isolation of programs: these are the user's alone.
+    """Read a run's stored settings, if any, without interpreter and isolation of programs.
 
     Raises:
         ConfigError: as `read_stored`, or `data` is no section.
     """
-    written = read_stored(path) if path.exists() else {}
-    if not isinstance(data := written.setdefault("data", {}), dict):
+    stored = read_stored(path) if path.exists() else {}
+    if not isinstance(data := stored.setdefault("data", {}), dict):
         raise ConfigError(f"{path}: key 'data': must be a section, such as {{key: value}}, got {shown(data)}")
+    # A downloaded checkpoint must not choose what runs programs here, or switch their sandbox off.
     for key in ("python", "isolation"):
-        value = take_out(written, f"data.task.tracer.{key}")
+        value = take_out(stored, f"data.task.tracer.{key}")
         if value not in (ABSENT, None, "auto"):
-            words = f"(data.task.tracer.{key}, or set.task.tracer.{key} of an evaluation)"
-            log.warning("%s: task.tracer.%s %s is left out: what you give decides %s", path, key, shown(value), words)
-    return written
+            keys = f"(data.task.tracer.{key}, or set.task.tracer.{key} of an evaluation)"
+            log.warning("%s: task.tracer.%s %s is left out: what you give decides %s", path, key, shown(value), keys)
+    return stored

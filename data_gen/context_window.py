@@ -1,9 +1,7 @@
-"""A memory of a trace's past: which of its frames are still in sight when the next one is written (`data.memory`).
+"""Memory of a trace's past: the frames in sight when the next one is written (`data.memory`).
 
-The last k frames; with `open_calls` also where every call stands that has not returned. Of such a call these are its call frame, its
-last line, and what that line has led to so far: the value of each call that it made, and what was raised. A line that is over leaves
-nothing, and a call that has returned its return alone. Frames are told apart by their special tokens, so that the same holds for true
-ones and for those that a model wrote.
+The last k frames; with `open_calls` also, of every call that has not returned, its call frame, its last line, and the values and
+exceptions that came back to that line. Frames are recognised by special tokens, so that true and generated ones are treated alike.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class Memory(Settings):
 
 
 class FrameEvents:
-    """Tells what a frame is by its special tokens."""
+    """Events of frames, by their special tokens."""
 
     def __init__(self, special_ids: Mapping[Special, int]) -> None:
         """`special_ids`: those of a tokenizer."""
@@ -53,16 +51,16 @@ class FrameEvents:
         for event, token in EVENT_TOKENS.items():
             value = [Special.ARG_SEP] if event in (Event.RETURN, Event.EXCEPTION) else []
             form = (token, Special.ACTION_SEP, *value, Special.FRAME_SEP)
-            self._forms[tuple(special_ids[one] for one in form)] = event
+            self._forms[tuple(special_ids[special] for special in form)] = event
 
     def of(self, frame: Sequence[int]) -> Event | None:
-        """The event of a whole frame, its end included; None of one that has not the special tokens of any, in their order."""
-        found = self._forms.get(tuple(token for token in frame if token in self._specials))
-        return found if found is not None and frame[0] in self._specials else None
+        """Return the event of a whole frame, with its end; None if its special tokens fit none."""
+        event = self._forms.get(tuple(token for token in frame if token in self._specials))
+        return event if event is not None and frame[0] in self._specials else None
 
 
 class _OpenCalls:
-    """Calls that have not returned, the entry point's first. Of each: its call frame, then the frames of the line that it is at."""
+    """Stack of open calls, the entry point's first: each call's frame, then those of its current line."""
 
     def __init__(self, stack: Sequence[Sequence[int]] = ((-1,),)) -> None:
         self._stack = [list(call) for call in stack]
@@ -72,7 +70,7 @@ class _OpenCalls:
         return _OpenCalls(self._stack)
 
     def take(self, number: int, event: Event | None) -> list[int]:
-        """After a frame with this number: those that say nothing any more of where an open call stands."""
+        """Add a frame, and return the numbers of those that no open call needs any more."""
         over: list[int] = []
         if event is Event.CALL:
             self._stack.append([])
@@ -89,7 +87,7 @@ class _OpenCalls:
 
 
 class InSight:
-    """Numbers of the frames in sight, in order, while one after another is closed."""
+    """Numbers of the frames in sight, in order."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -107,13 +105,17 @@ class InSight:
         return other
 
     def close(self, event: Event | None = None) -> list[int]:
-        """Close the next frame: the numbers of those that are forgotten. Events are those of frames where calls are remembered."""
+        """Close the next frame, and return the numbers of forgotten ones. `event`: needed with open calls."""
         self._numbers[self._closed] = None
         over = self._calls.take(self._closed, event)
         self._closed += 1
         oldest = self._closed - self._memory.frames
-        held = self._calls.frames
-        gone = [one for one in {*over, oldest - 1} if one < oldest and one in self._numbers and one not in held]
-        for one in gone:
-            del self._numbers[one]
-        return gone
+        needed = self._calls.frames
+        forgotten = [
+            number
+            for number in {*over, oldest - 1}
+            if number < oldest and number in self._numbers and number not in needed
+        ]
+        for number in forgotten:
+            del self._numbers[number]
+        return forgotten

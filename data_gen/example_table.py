@@ -1,4 +1,4 @@
-"""Examples as a table: what a shard holds, one row each."""
+"""Tables of examples, a row each, as shards hold them."""
 
 from __future__ import annotations
 
@@ -28,27 +28,30 @@ _TYPES = {
 }
 _PARALLEL = ("input_ids", "roles", "frames", "strings")
 _MOST_OF_ROW, _MOST = 1 << 24, 1 << 32
-"""Bytes of an example's row, and of a table, before they are packed."""
+"""Unpacked bytes of a row and of a table, at most."""
 
 
 def check_footer(about: pq.FileMetaData, rows: int) -> None:
-    """Refuse the footer of a table that does not hold so many examples.
+    """Check the footer of a table of so many examples.
 
     Raises:
-        ValueError: says how it differs.
+        ValueError: it has other rows or columns, or would be too large.
     """
     if about.num_rows != rows:
         raise ValueError(f"it has {about.num_rows} rows, not {rows}")
     forms = {name: str(kind).replace("item: ", "element: ") for name, kind in _TYPES.items()}
     check_columns(about.schema.to_arrow_schema(), forms, f"{_TEXT}|{_NUMBER}")
-    leaves = [about.row_group(at).column(i) for at in range(about.num_row_groups) for i in range(about.num_columns)]
+    # A damaged or hostile file could claim any size: it is refused before it is read.
+    leaves = [
+        about.row_group(group).column(i) for group in range(about.num_row_groups) for i in range(about.num_columns)
+    ]
     size = sum(leaf.total_uncompressed_size + 8 * leaf.num_values for leaf in leaves)
     if size > min(rows * _MOST_OF_ROW, _MOST):
         raise ValueError(f"it would take {size:,} bytes, too many for {rows} examples")
 
 
 def check_tokens(table: pa.Table) -> None:
-    """Refuse tokens that are none; columns that are not there are not looked at.
+    """Check the columns of tokens that a table has.
 
     Raises:
         ValueError: a value is null, a role is unknown, or an example's lists are not of one length.
@@ -64,14 +67,14 @@ def check_tokens(table: pa.Table) -> None:
 
 
 def table_of(examples: Iterable[tuple[Example, Any]]) -> pa.Table:
-    """The table of some examples, each with its parallel `ids`, `roles`, `frames` and `strings`; slices are columns."""
+    """Make a table of examples with their tokens; slices are columns."""
     rows = [_row(example, tokens) for example, tokens in examples]
     types = {key: _TYPES.get(key) or (_TEXT if isinstance(value, str) else _NUMBER) for key, value in rows[0].items()}
     return pa.Table.from_pylist(rows, schema=pa.schema(types))
 
 
 def table_of_arrays(arrays: TokenArrays, symbols: Sequence[str], indices: Sequence[int]) -> pa.Table:
-    """The same table from arrays of tokens, without an object for each token. `symbols`: the pieces of text after the special ids."""
+    """Make the same table from arrays of tokens. `symbols`: the texts of the ids after the special ones."""
     inside = np.arange(arrays.ids.shape[1]) < arrays.lengths[:, None]
     ids, roles, frames = arrays.ids[inside], arrays.roles[inside], pa.array(arrays.frames[inside])
     texts = pa.array([*(special.value for special in Special), *symbols])

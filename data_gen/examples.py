@@ -1,10 +1,9 @@
-"""An example is a pure function of (config, split, index): draw a program, execute it, write down what happened.
+"""Examples as pure functions of (configuration, split, index): draw a program, execute it, write its trace.
 
-The content hash of the *program* picks its split: an index whose candidate falls into another split's share draws again,
-so splits are disjoint by construction, whatever the format, spacing or encoding a program is written in.
+The hash of the *program* picks its split; an index whose candidate is of another split draws again. So splits are disjoint in
+every format, spacing and encoding.
 
-How a trace is written may depend on a number of tokens (`reveal.max_tokens`), which only the owner of a tokenizer can count.
-So the steps are separate: `executions` says what happened, `fit_to_budget` chooses a reveal, and `write` makes the example.
+`reveal.max_tokens` needs a tokenizer, so the steps are separate: `executions`, `fit_to_budget`, `write`.
 `models.encoding.encoded_examples` does all three; `examples` is for data without such a limit.
 """
 
@@ -35,18 +34,18 @@ from remedy.data_gen.traces.values import same_value
 from remedy.settings import ConfigError, UserError
 
 OVER_BUDGET = "budget"
-"""The outcome of a program whose trace has too many tokens under any reveal."""
+"""Outcome of a program whose trace has too many tokens under any reveal."""
 NO_RESULT = "raised"
-"""The outcome of a program that raised, where its returned value alone is asked for: it has none."""
+"""Outcome of a program that raised, where the returned value alone is asked for."""
 NOT_RUN = ProgramError("not run", "not run")
-"""The outcome of a program that is only drawn."""
+"""Outcome of a program that is only drawn."""
 SAMPLE, LISTED = 50, 8
-"""Given programs that are tried before an experiment, at most, and how many of those that have no trace are listed."""
+"""Given programs tried before an experiment, and failures listed, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Execution of the program at an index: its trace, or the error that says why there is none."""
+    """Program at an index with its trace, or the error that says why there is none."""
 
     index: int
     split: str
@@ -55,17 +54,17 @@ class Execution:
 
     @property
     def trace(self) -> Trace:
-        """The trace; one without frames where there is none."""
+        """Return the trace, without frames if there is none."""
         return self.outcome if isinstance(self.outcome, Trace) else Trace(self.drawn.program, [])
 
     @property
     def kind(self) -> str:
-        """`ok`, or the kind of the error."""
+        """Return `ok`, or the kind of the error."""
         return self.outcome.kind if isinstance(self.outcome, ProgramError) else "ok"
 
     @property
     def answer(self) -> str:
-        """Give the program's result, or the exception that it raised; empty where it has none."""
+        """Return the program's result or exception as text; empty if it has none."""
         if not isinstance(self.outcome, Trace):
             return ""
         if self.drawn.answer is not None:
@@ -73,34 +72,35 @@ class Execution:
         if self.drawn.answer_in_state:
             last = next((frame.locals for frame in reversed(self.outcome.frames) if frame.locals is not None), {})
             return ",".join(f"{name}={value.text}" for name, value in last.items())
-        if (at := self.outcome.exception_frame) is not None and (value := self.outcome.frames[at].value) is not None:
+        if (number := self.outcome.exception_frame) is not None and (
+            value := self.outcome.frames[number].value
+        ) is not None:
             return value.text
         return self.outcome.result.text if self.outcome.result is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example: its spans, and what is known about it. `slices` are the properties results are broken down by.
+    """Example: its spans, and `slices`, the properties that results are broken down by.
 
-    The outcome of a program that could not be traced, or not be written in `reveal.max_tokens`, is not `ok`; its spans are the
-    context alone.
+    If the outcome is not `ok`, there is no trace, or none in `reveal.max_tokens`: the spans are the context alone.
     """
 
     index: int
     split: str
     spans: list[Span]
     frames: list[WrittenFrame]
-    """The frames that the spans after the context write."""
+    """Frames written by the spans after the context."""
     answer: str
     trace: Trace
     identity: str
-    """The same for a program however it is written down (format, spacing, encoding, nested or flattened, rewritten)."""
+    """The same for a program in every format, spacing, encoding, form and rewrite."""
     slices: dict[str, int | str]
     cluster: str
-    """What examples that stand or fall together share: executions of one function, or the same program drawn twice."""
+    """The same for dependent examples: executions of one function, or one program drawn twice."""
     outcome: str = "ok"
     answer_in_state: bool = False
-    """Whether the answer is the last state that is shown, since the program returns nothing."""
+    """Whether the answer is the last shown state, since the program returns nothing."""
     reveal: RevealConfig = field(default_factory=RevealConfig)
     """How the trace is written."""
     returns: bool = False
@@ -112,12 +112,12 @@ class Example:
 
 
 def example(data: DataConfig, split: str, index: int) -> Example:
-    """The example at one index; see `examples`."""
+    """Make the example at one index; see `examples`."""
     return examples(data, split, [index])[0]
 
 
 def examples(data: DataConfig, split: str, indices: Sequence[int], workers: int = 1) -> list[Example]:
-    """The examples at the given indices, each independent of the others. `workers`: sandboxes that run given programs.
+    """Make the examples at indices. `workers`: sandboxes that run given programs.
 
     Raises:
         ConfigError: as `executions`, or `reveal.max_tokens` is set, which needs a tokenizer: see `encoded_examples`.
@@ -149,16 +149,16 @@ def executions(
 
 @lru_cache(maxsize=24)
 def untraced(task: Task) -> tuple[str, ...]:
-    """Trace a sample of given programs, and return lines on those that have no trace; none where all have one.
+    """Trace a sample of given programs, and return a message on those without a trace, if any.
 
     Raises:
         UserError: none has a trace, or no sandbox can be started.
     """
     count = task.count(ALL) or 0
     tried = executions(DataConfig(task=task), ALL, range(0, count, count // SAMPLE + 1))
-    problems = [f"{one.kind}: {one.outcome}" for one in tried if one.kind != "ok"]
-    asked = f"{task.name}: {len(problems)} of {len(tried)} programs that were tried have no trace"
-    lines = (f"{asked}; correct them, or they are left out:", *problems[:LISTED])
+    problems = [f"{execution.kind}: {execution.outcome}" for execution in tried if execution.kind != "ok"]
+    summary = f"{task.name}: {len(problems)} of {len(tried)} programs that were tried have no trace"
+    lines = (f"{summary}; correct them, or they are left out:", *problems[:LISTED])
     if tried and len(problems) == len(tried):
         raise UserError("\n".join(lines))
     return lines if problems else ()
@@ -167,9 +167,9 @@ def untraced(task: Task) -> tuple[str, ...]:
 def fit_to_budget(
     execution: Execution, data: DataConfig, count: Callable[[Sequence[Span]], int]
 ) -> RevealConfig | None:
-    """The reveal under which the example has at most `reveal.max_tokens` tokens, as `count` says; None if there is none.
+    """Choose the densest reveal with at most `reveal.max_tokens` tokens, as `count` says; None if none fits.
 
-    Without a limit, and for a program that has no trace, it is the configured one.
+    Without a limit or a trace, it is the configured one.
     """
     if data.reveal.max_tokens is None or execution.kind != "ok":
         return data.reveal
@@ -177,7 +177,7 @@ def fit_to_budget(
 
 
 def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = None) -> Example:
-    """The example of an execution. `reveal`: how it is written, by default as configured.
+    """Write the example of an execution, by default with the configured reveal.
 
     Raises:
         ConfigError: `reveal.max_tokens` is set and no reveal is given.
@@ -194,14 +194,14 @@ def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = 
 
 
 def write_context(execution: Execution, data: DataConfig, outcome: str) -> Example:
-    """An example of the context alone, for a program whose trace is not written."""
+    """Write an example of the context alone, for a program whose trace is not written."""
     whole = _rendered(execution, data, data.reveal)
     given = Rendered([span for span in whole.spans if span.role is Role.CONTEXT], [])
     return _example(execution, data, given, data.reveal, outcome)
 
 
 def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenArrays | None:
-    """The examples as ready arrays, where the task makes them without spans; else None."""
+    """Make examples as arrays if the task can do so without spans; else None."""
     if data.format != "symbolic" or data.reveal.max_tokens is not None:
         return None
     return data.task.token_arrays(split, indices, data.seed, data.reveal, data.context)
@@ -209,17 +209,15 @@ def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenA
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Traces are many small objects without cycles: looking through them for cycles costs as much as making them.
-
-    Switching the collector on again would look through the whole batch at once; freezing and unfreezing hands it to the
-    oldest generation instead, which takes no time (and is left out where the caller has frozen objects of its own).
-    """
+    """Pause the garbage collector: traces are many objects without cycles, and a search costs as much as making them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            # Else the collector would look through the whole batch at once: this hands it to the oldest generation, in no time.
+            # A caller's own frozen objects would be unfrozen too, so that it is not done then.
             if gc.get_freeze_count() == 0:
                 gc.freeze()
                 gc.unfreeze()
@@ -227,7 +225,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _marked(drawn: Drawn, data: DataConfig) -> Drawn:
-    """The program with the marks that are drawn for it (`reveal.at`)."""
+    """Put the marks of `reveal.at` into the program."""
     if not isinstance(data.reveal.at, float):
         return drawn
     if drawn.trace is None:
@@ -240,20 +238,20 @@ def _marked(drawn: Drawn, data: DataConfig) -> Drawn:
 
 
 def _encoded(execution: Execution, data: DataConfig) -> Execution:
-    """The execution of the program with its string literals under the encoding (`encode_source`)."""
+    """Encode the string literals of the program (`encode_source`)."""
     if not data.encode_source:
         return execution
     program, outcome = execution.drawn.program, execution.outcome
     program = replace(program, code=encoded_source(program.code, data.string_encoding))
     if isinstance(outcome, Trace):
         lines = program.physical_lines()
-        frames = [replace(one, source=lines[one.line - 1]) if one.source else one for one in outcome.frames]
+        frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in outcome.frames]
         outcome = replace(outcome, program=program, frames=frames)
     return replace(execution, drawn=execution.drawn._replace(program=program), outcome=outcome)
 
 
 def _placed(execution: Execution, data: DataConfig) -> Execution:
-    """The execution of the program where it stands in its file (`first_line`)."""
+    """Draw the number of the program's first line (`first_line`)."""
     if data.first_line == 1:
         return execution
     low, high = data.first_lines()
@@ -268,11 +266,11 @@ def _placed(execution: Execution, data: DataConfig) -> Execution:
 def _checked(drawn: Drawn, outcome: Outcome) -> Outcome:
     if drawn.expected is None or not isinstance(outcome, Trace):
         return outcome
-    given = outcome.result.text if outcome.result is not None else ""
-    if same_value(given, drawn.expected):
+    result = outcome.result.text if outcome.result is not None else ""
+    if same_value(result, drawn.expected):
         return outcome
     name = drawn.program.name
-    return ProgramError("mismatch", f"{name}: gave {given:.200}, not {drawn.expected:.200} as its source says")
+    return ProgramError("mismatch", f"{name}: gave {result:.200}, not {drawn.expected:.200} as its source says")
 
 
 def _rendered(execution: Execution, data: DataConfig, reveal: RevealConfig) -> Rendered:

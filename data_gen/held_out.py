@@ -1,5 +1,4 @@
-"""Checks that held-out values are really kept from every part of training: a misspelt value would keep nothing, and so would a part
-of a mixture that holds none out."""
+"""Checks that held-out values are kept from every part of training."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from remedy.settings import ConfigError
 
 
 def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
-    """Refuse a held-out value that keeps nothing from any of the sources that training draws from: stages, parts of a mixture.
+    """Refuse held-out values, perhaps misspelt, that no source of training would have anyway.
 
     Raises:
         ValueError: naming the setting, the value and why.
@@ -22,17 +21,17 @@ def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
     for data in sources:
         for held_out, reason in data.task.held_out().items():
             reasons.setdefault(held_out, []).append(reason)
-    for (key, value), found in reasons.items():
-        if all(found):
+    for (key, value), causes in reasons.items():
+        if all(causes):
             raise ValueError(
-                f"data.task.{key}: {cut(str(value))} keeps nothing from training, since {found[0]}: remove it"
+                f"data.task.{key}: {cut(str(value))} keeps nothing from training, since {causes[0]}: remove it"
             )
 
 
 def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, DataConfig]]) -> None:
-    """Refuse values that are held out of some sources of a run and not of others: reports go by what `data` holds out.
+    """Refuse values that some sources of a run hold out and others do not: reports go by `data`.
 
-    `sources`: what training draws from, with the place in the configuration that makes it differ from `data`.
+    `sources`: each with the place in the configuration that changes it from `data`.
 
     Raises:
         ValueError: naming the place, the setting, the value and what to do.
@@ -55,7 +54,7 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
 
 
 def draws_other_pairs(trained: DataConfig, other: DataConfig) -> bool:
-    """Say if pairs that a training holds out are drawn, and are others in another configuration."""
+    """Say if a training holds out pairs that another configuration draws differently."""
     first, second = ((data.seed, data.task.symbols()) for data in (trained, other))
     return bool(getattr(trained.task, "held_out_pairs", 0) and first[1] and second[1] and first != second)
 

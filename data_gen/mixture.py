@@ -1,7 +1,6 @@
-"""A mixture of data: which part the i-th example comes from, and which example of that part it is; a function of i alone.
+"""Mixture of data: the part of the i-th example, and its index in that part, as a function of i alone.
 
-Parts take turns in a fixed pattern as long as the sum of their weights, spread evenly, so that every stretch of the data
-holds them in their shares and no example of a part is passed over or comes twice.
+Parts take turns in a fixed pattern, spread evenly and as long as the sum of their weights: no example is skipped or repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from remedy.settings import Settings
 
 LONGEST = 10_000
 STRIDE = 1 << 40
-"""Examples from one data seed's first to the next one's; the numbers of `MOST_SEEDS` of them fit in 63 bits."""
+"""Examples between the first ones of two data seeds; those of `MOST_SEEDS` seeds fit in 63 bits."""
 MOST_SEEDS = 1 << 22
 
 
@@ -33,7 +32,7 @@ class Part(Settings):
 
 
 class Source(NamedTuple):
-    """One part, resolved. `examples`: how many its split has, after which it begins again; None: unlimited."""
+    """Resolved part. `examples`: of its split, after which it repeats; None: unlimited."""
 
     name: str
     weight: int
@@ -42,17 +41,16 @@ class Source(NamedTuple):
 
 
 class Place(NamedTuple):
-    """For each of some examples, the source's number and the example's index in it; (N,) each."""
+    """Source numbers and indices of examples; (N,) each."""
 
     sources: npt.NDArray[np.int64]
     indices: npt.NDArray[np.int64]
 
 
 class Mixture:
-    """The sources of a run and the order they take turns in. Without parts there is one: the run's own data.
+    """Sources of a run and their turns; without parts, the run's own data.
 
-    `data_seed` says which examples: of each source that does not end, those from `data_seed` x `STRIDE` on; a source that ends is
-    read in an order that it chooses. `split`: whose examples are placed.
+    `data_seed`: unlimited sources begin at `data_seed` x `STRIDE`, limited ones are read in an order that it draws.
 
     Raises:
         ConfigError: a part's changes do not validate; the message names the part.
@@ -77,15 +75,15 @@ class Mixture:
         sources = self.part_of[offset]
         weights = np.array([source.weight for source in self.sources])
         indices = block * weights[sources] + self.seen_before[offset]
-        found = indices + self.first
+        drawn = indices + self.first
         for number, order in self.orders.items():
             mine = sources == number
-            found[mine] = order[indices[mine] % len(order)]
-        return Place(sources, found)
+            drawn[mine] = order[indices[mine] % len(order)]
+        return Place(sources, drawn)
 
 
 def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give each position of the mixture its part, always the one furthest behind its share, and how often that part came before."""
+    """Return the part of each position, always the one furthest behind its share, and its earlier turns."""
     given, share = np.zeros(len(weights), np.int64), np.array(weights)
     turns, before = [], []
     for position in range(1, sum(weights) + 1):

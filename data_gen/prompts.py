@@ -1,4 +1,4 @@
-"""The prompt of a program that is not run: what of its trace is known from its text."""
+"""Prompt of a program that is not run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remedy.settings import UserError
 
 
 def prompt_spans(program: Program, data: DataConfig) -> list[Span]:
-    """The context of a program's trace: the program, and in formats that seed it the entry's first frame, whose state is empty.
+    """Write a program's context: its text and, in seeded formats, the entry's first frame with an empty state.
 
     Raises:
         UserError: the entry has parameters, whose values only a run tells.

@@ -1,7 +1,6 @@
-"""The one idea: a rendered trace is a list of spans, and every span has a role.
+"""Roles: a written trace is a list of spans, and every span has a role.
 
-Supervision, reveal spacing, teacher forcing, error attribution and token cost are all choices over these roles, so
-no later stage ever re-parses rendered text to find out what a token is.
+Supervision, sparse states, forcing, errors and costs are choices over roles: no later stage parses text again.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ class Role(IntEnum):
 
     @property
     def label(self) -> str:
-        """Its name in configurations, records and reports."""
+        """Return its name in configurations, records and reports."""
         return self.name.lower()
 
     @property
     def column(self) -> str:
-        """The column of records that counts its tokens."""
+        """Return the column of records that counts its tokens."""
         return f"tokens_{self.label}"
 
 
@@ -48,11 +47,11 @@ RoleName = Annotated[str, one_of(ROLES)]
 
 
 PAD_ROLE = -1
-"""The role of padding in arrays: in no set of roles, so never trained on, forced or counted."""
+"""Role of padding in arrays: in no set of roles, so never trained on, forced or counted."""
 
 
 class Special(Enum):
-    """Special tokens. They are ids, never text: a source that spells one of these names cannot forge the token."""
+    """Special token: an id, never text, so that no source can forge it by spelling its name."""
 
     PAD = "<|pad|>"
     BEGIN_OF_TEXT = "<|begin_of_text|>"
@@ -86,10 +85,10 @@ CWM_IDS: dict[Special, int] = {
 
 
 class Span(NamedTuple):
-    """A piece of text, or one special token, with its role.
+    """Piece of text, or one special token, with its role.
 
-    `frame` is the index of the trace frame the span belongs to (-1 in the context). `string` marks the text of a string
-    value, which a tokenizer may be told to cut into characters. In the symbolic format every span is one token.
+    `frame`: index of its trace frame, -1 in the context. `string`: the text of a string value, which tokenizers may cut into
+    characters.
     """
 
     role: Role
@@ -99,5 +98,5 @@ class Span(NamedTuple):
 
 
 def spans_text(spans: list[Span], separator: str = "") -> str:
-    """The spans as one string for people to read; special tokens appear under their names."""
+    """Join spans for people to read, special tokens by name."""
     return separator.join(s.piece.value if isinstance(s.piece, Special) else s.piece for s in spans)

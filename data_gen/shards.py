@@ -1,7 +1,7 @@
-"""Write examples as Parquet shards: a cache of the example function, for `datasets.load_dataset` and for training.
+"""Parquet shards of examples, for `datasets.load_dataset` and for training.
 
-Every shard is a function of the configuration and its number, and appears under its name only when whole. So work splits over
-processes and machines with the same bytes, and an interrupted run continues where it stopped.
+A shard is a function of the configuration and its number, and gets its name when it is whole. So processes and machines can share
+the work, with the same bytes, and an interrupted run continues.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ MANIFEST = "manifest.json"
 CARD = "README.md"
 MOST_SHARDS = 100_000
 PIECE = 100
-"""Examples that are made at a time, after which progress can be said; more and more while they take less than a second."""
+"""Examples made before the first report of progress; doubled while they take less than a second."""
 QUIET = 10.0
 """Seconds between two lines of progress."""
 _CURE = "run `remedy generate` again, which makes it anew"
 
 
 Encoder = Callable[[str, Sequence[int]], pa.Table]
-"""The examples of a split at some indices as a table; made by the owner of a tokenizer."""
+"""Makes a table of a split's examples at some indices."""
 
 
 class WriteConfig(Settings):
-    """Number of examples of each split, and in a shard."""
+    """Settings of a data set's size: examples of splits and shards."""
 
     splits: dict[SplitName, Annotated[int, Field(ge=0, le=1_000_000_000_000)]] = Field(
         default={"train": 10_000, "validation": 500, "test": 500}
@@ -88,7 +88,7 @@ class _Manifest(TypedDict):
 
 
 class Shard(NamedTuple):
-    """One file: examples `start` to `stop` (exclusive) of a split."""
+    """File of examples `start` to `stop` (exclusive) of a split."""
 
     split: str
     number: int
@@ -102,7 +102,7 @@ class Shard(NamedTuple):
 
 
 def plan(config: WriteConfig) -> list[Shard]:
-    """All shards of a data set, in order."""
+    """List the shards of a data set."""
     shards = []
     for split in sorted(config.splits):
         count = config.splits[split]
@@ -123,11 +123,10 @@ def write(
     workers: int = 1,
     overwrite: bool = False,
 ) -> Iterator[Shard]:
-    """Write this part's missing shards, yielding each when it is in place; finished ones are not made again. `overwrite`: shards of
-    another configuration or tokenizer are deleted.
+    """Write a part's missing and damaged shards, and yield each when it is in place.
 
-    `part` (i, N) takes every N-th shard from the i-th. `encode` must be picklable when `workers` > 1. Shards that are there
-    are read; a damaged one is made again. How many examples are made is logged every `QUIET` seconds.
+    `part` (i, N): every N-th shard from the i-th. `encode` must be picklable if `workers` > 1. `overwrite`: delete shards of another
+    configuration or tokenizer.
 
     Raises:
         UserError: the folder holds shards of another configuration or tokenizer, or a damaged manifest; another process writes this
@@ -162,12 +161,12 @@ class _Progress:
             return
         self._said = time.monotonic()
         rate, left = self._speed.rate(done), duration(self._speed.left(done, self._of))
-        said = [
+        parts = [
             f"{done:,} of {self._of:,} examples",
             f"{rate:.3g} examples/s" if rate else "",
             f"{left} left" if left else "",
         ]
-        log.info("%s", ", ".join(filter(None, said)))
+        log.info("%s", ", ".join(filter(None, parts)))
 
 
 def _written_by_workers(
@@ -186,19 +185,18 @@ def _written_by_workers(
 def write_shard(
     shard: Shard, folder: Path, encode: Encoder, data_set: str, made: Callable[[int], None] = lambda count: None
 ) -> None:
-    """Make one shard's examples and write them. `data_set`: whose shard it is: the digest of the manifest; `made` is told how many
-    more are made."""
+    """Make and write a shard. `data_set`: digest of the manifest. `made`: called with each number of new examples."""
     pieces, start, size = list[pa.Table](), shard.start, PIECE
     while start < shard.stop:
-        begin, piece = time.monotonic(), range(start, min(start + size, shard.stop))
+        began, piece = time.monotonic(), range(start, min(start + size, shard.stop))
         pieces.append(encode(shard.split, piece))
         made(len(piece))
-        start, size = piece.stop, size * 2 if time.monotonic() - begin < 1 else size
+        start, size = piece.stop, size * 2 if time.monotonic() - began < 1 else size
     write_table(folder / shard.name, pa.concat_tables(pieces).combine_chunks(), data_set)
 
 
 def read_shard(directory: Path, shard: Shard, data_set: str, columns: list[str] | None = None) -> pa.Table:
-    """A shard's table in a data set's folder, or some columns; of none, its footer alone, which takes a moment at any size.
+    """Read a shard, or some of its columns; with an empty list its footer alone.
 
     Raises:
         DamagedFile: the file is missing or damaged, holds no such examples, or is another data set's.
@@ -219,7 +217,7 @@ def _is_done(directory: Path, shard: Shard, data_set: str) -> bool:
 
 
 def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
-    """One row of a data set; `split` empty: the first that there is.
+    """Read one row; with an empty `split`, of the first split with examples.
 
     Raises:
         UserError: as `read_shard`; there is no such split or index.
@@ -230,7 +228,11 @@ def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
     if index >= counts.get(split, 0):
         have = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         raise UserError(f"{directory}: has no example {index} of split {split}, counted from 0; there are {have}")
-    shard = next(one for one in shards_of(manifest) if one.split == split and one.start <= index < one.stop)
+    shard = next(
+        candidate
+        for candidate in shards_of(manifest)
+        if candidate.split == split and candidate.start <= index < candidate.stop
+    )
     row: dict[str, Any]
     table = read_shard(directory, shard, digest_of(manifest))
     [row] = table.slice(index - shard.start, 1).to_pylist()
@@ -238,7 +240,7 @@ def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Return what a folder of shards says it holds.
+    """Read the manifest of a folder of shards.
 
     Raises:
         UserError: the folder has no readable manifest.
@@ -251,7 +253,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def shards_of(manifest: Mapping[str, Any]) -> list[Shard]:
-    """All shards that a manifest names, in order.
+    """List the shards that a manifest names.
 
     Raises:
         ConfigError: it does not say how many.
@@ -260,7 +262,7 @@ def shards_of(manifest: Mapping[str, Any]) -> list[Shard]:
 
 
 def data_hash(data: DataConfig) -> str:
-    """Identifies what a data configuration writes: whole examples, whatever a model is to see of them."""
+    """Hash what a data configuration writes, without `memory`, which changes only what a model sees."""
     return hashlib.sha256(json.dumps(_written(data), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -269,7 +271,7 @@ def _written(data: DataConfig) -> dict[str, Any]:
 
 
 def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: str, overwrite: bool) -> str:
-    """Make the folder this data set's, whose digest is returned. What another left without a whole shard is taken over."""
+    """Claim the folder for this data set and return its digest; take over one without whole shards."""
     manifest = {
         "data": _written(data),
         "data_hash": data_hash(data),
@@ -278,13 +280,13 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         "shard_size": config.shard_size,
         **plugins_section(),
     }
-    path, wanted = directory / MANIFEST, digest_of(manifest)
-    held = read_manifest(directory) if path.exists() else {}
-    if held == manifest:
-        return wanted
-    if other := foreign_table(directory / "data", wanted):
+    path, digest = directory / MANIFEST, digest_of(manifest)
+    existing = read_manifest(directory) if path.exists() else {}
+    if existing == manifest:
+        return digest
+    if other := foreign_table(directory / "data", digest):
         shards = sorted((directory / "data").glob("*.parquet"))
-        differing = [key for key, value in held.items() if value != manifest.get(key) and key != "data_hash"]
+        differing = [key for key, value in existing.items() if value != manifest.get(key) and key != "data_hash"]
         differs = f" (it differs in {', '.join(differing)})" if differing else ""
         if not overwrite:
             raise UserError(
@@ -294,7 +296,7 @@ def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: 
         for shard in [*shards, directory / CARD]:
             shard.unlink(missing_ok=True)
     write_json(path, manifest)
-    return wanted
+    return digest
 
 
 _encode: Encoder
@@ -302,7 +304,7 @@ _made: Any
 
 
 def _start_worker(encode: Encoder, made: Any) -> None:
-    """`made`: the counter of examples that all workers share."""
+    """Set up a worker. `made`: the counter of examples that all workers share."""
     global _encode, _made
     _encode, _made = encode, made
 

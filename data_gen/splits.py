@@ -1,4 +1,4 @@
-"""Splits by content: the hash of a program, and of nothing else, says which split it belongs to."""
+"""Splits by the hash of a program's content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remedy.registry import Registry, one_of
 
 
 class Split(NamedTuple):
-    """`stream`: the number its random draws start from; `low` to `high` (exclusive): its per cent of the hash range."""
+    """Split. `stream`: number of its random stream; `low` to `high` (exclusive): its per cent of hashes."""
 
     stream: int
     low: int
@@ -25,16 +25,16 @@ SPLITS: Registry[Split] = Registry("split")
 SPLITS.update(train=Split(0, 0, 80), validation=Split(1, 80, 90), test=Split(2, 90, 100))
 
 SEEN = ("train", "validation")
-"""The splits that a training reads."""
+"""Splits that a training reads."""
 ALL = "all"
-"""Every program, whatever split it belongs to: for models that were trained on none of them."""
+"""All programs of all splits, for models that were trained on none."""
 _ALL_STREAM = 3
 
 SplitName = Annotated[str, one_of(SPLITS)]
 
 
 def stream_of(split: str) -> int:
-    """The number that a split's random draws start from."""
+    """Return the number of a split's random stream."""
     return _ALL_STREAM if split == ALL else SPLITS[split].stream
 
 
@@ -48,11 +48,11 @@ def in_split(hashes: rng.U64, split: str) -> npt.NDArray[bool_]:
 
 
 def split_of(content_hash: int) -> str:
-    """The split a program belongs to; what `in_split` says of arrays."""
+    """Return a program's split, as `in_split` does for arrays."""
     bucket = rng.below(rng.mix(content_hash), 100)
     return next(name for name, (_, low, high) in SPLITS.items() if low <= bucket < high)
 
 
 def text_hash(text: str) -> int:
-    """A stable 64-bit hash of a text."""
+    """Hash a text to 64 bits, the same in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

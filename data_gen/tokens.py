@@ -9,18 +9,18 @@ import numpy.typing as npt
 
 
 class Tokens(NamedTuple):
-    """The tokens of one example, or of several joined into one row; every array has the shape (T,)."""
+    """Tokens of one example, or of several joined; every array is (T,)."""
 
     ids: npt.NDArray[np.int64]
     """Token ids."""
     roles: npt.NDArray[np.int8]
-    """The role of each token, by its number."""
+    """Number of each token's role."""
     frames: npt.NDArray[np.int32]
-    """The number of the trace's frame that each token belongs to; -1 in the context."""
+    """Number of each token's frame; -1 in the context."""
     strings: npt.NDArray[np.bool_]
     """Whether a token overlaps the text of a string value."""
     positions: npt.NDArray[np.int64]
-    """The place of each token in its own example, or in what is seen of it: 0 where one begins."""
+    """Position of each token in its own example or window, from 0."""
 
     @property
     def size(self) -> int:

@@ -1,9 +1,8 @@
-"""Windows of an example for a model with a memory: for each frame, the context, the frames that it remembers, and the frame.
+"""Windows of an example for a model with a memory: context, remembered frames, and the frames to predict.
 
-Context erasure (arXiv 2604.25166): where a state says all that was, the past is needless, and what is read for a frame does not grow
-with the trace. Frames are those that are written, whatever their numbers in the trace. A window goes on until a frame is forgotten:
-without open calls the first one holds k + 1 frames, and every other adds a frame. So each token is predicted in one window, from what
-decoding shows it.
+Context erasure (arXiv 2604.25166): where a state says all, the past is needless. A window ends where a frame is forgotten: without
+open calls the first holds k + 1 written frames, and every other adds one. So each token is predicted in one window, from what
+decoding shows.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ Ids = Mapping[Special, int]
 
 
 class Window(NamedTuple):
-    """A window on an example. Its tokens from `start` to `stop` (exclusive) are predicted, and read after those of `given`: pieces of
-    what comes before, as (start, stop), in order."""
+    """Window on an example: tokens `start` to `stop` (exclusive) are predicted after the `given` pieces (start, stop)."""
 
     given: tuple[tuple[int, int], ...]
     start: int
@@ -34,55 +32,63 @@ class Window(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Count the tokens that are seen."""
+        """Count the tokens in the window."""
         return self.stop + self.shift
 
     @property
     def shift(self) -> int:
-        """The place in the window of a token that is predicted, less its place in the example."""
+        """Return the position of a predicted token in the window minus that in the example."""
         return sum(stop - start for start, stop in self.given) - self.start
 
     @property
     def places(self) -> list[int]:
-        """The places in the example of the tokens that are seen, in order."""
+        """List the positions in the example of the window's tokens."""
         return [*chain.from_iterable(range(start, stop) for start, stop in (*self.given, (self.start, self.stop)))]
 
 
 def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> list[Window]:
-    """The windows of an example, given by the id, role and frame of each token, in order. `memory`: None: all is seen at once;
-    `special_ids`: of the tokenizer, by which open calls are told."""
+    """Cut an example into windows, by the id, role and frame of each token; without a memory, into one.
+
+    `special_ids`: the tokenizer's, which show open calls.
+    """
     total = len(roles)
     if memory is None:
         return [Window((), 0, total)]
-    context = next((at for at, role in enumerate(roles) if role != Role.CONTEXT), total)
-    borders = [at for at in range(context + 1, total) if frames[at] != frames[at - 1]]
-    pieces = [*zip([context, *borders], [*borders, total])]  # of each frame
+    context = next((position for position, role in enumerate(roles) if role != Role.CONTEXT), total)
+    frame_starts = [position for position in range(context + 1, total) if frames[position] != frames[position - 1]]
+    frame_pieces = [*zip([context, *frame_starts], [*frame_starts, total])]
     in_sight, events = InSight(memory), FrameEvents(special_ids) if memory.open_calls else None
-    found: list[Window] = []
+    cut: list[Window] = []
     given: tuple[tuple[int, int], ...] = ()
     begin = 0
-    for start, stop in pieces[:-1]:
+    for start, stop in frame_pieces[:-1]:
         if in_sight.close(events.of(ids[start:stop]) if events else None):
-            found.append(Window(given, begin, stop))
-            given, begin = ((0, context), *(pieces[number] for number in in_sight.numbers)), stop
-    return [*found, Window(given, begin, total)]
+            cut.append(Window(given, begin, stop))
+            given, begin = ((0, context), *(frame_pieces[number] for number in in_sight.numbers)), stop
+    return [*cut, Window(given, begin, total)]
 
 
 def longest_seen(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> int:
-    """The most tokens of an example that are seen at once; arguments as of `windows`."""
+    """Return the size of an example's largest window; arguments as of `windows`."""
     return max(window.size for window in windows(ids, roles, frames, memory, special_ids))
 
 
 def windows_of(tokens: Tokens, memory: Memory | None, special_ids: Ids) -> list[Window]:
-    """The windows of an example that is given as arrays."""
+    """Cut an example's arrays into windows."""
     return windows(tokens.ids.tolist(), tokens.roles.tolist(), tokens.frames.tolist(), memory, special_ids)
 
 
 def seen(tokens: Tokens, window: Window) -> Tokens:
-    """The tokens in a window. Frames that are remembered are given, so their tokens are context there, in frames of their own."""
-    places = window.places
-    positions = np.arange(len(places))
-    cut = Tokens(tokens.ids[places], tokens.roles[places], tokens.frames[places], tokens.strings[places], positions)
+    """Cut the tokens of a window, in which remembered frames are context."""
+    positions_seen = window.places
+    positions = np.arange(len(positions_seen))
+    cut = Tokens(
+        tokens.ids[positions_seen],
+        tokens.roles[positions_seen],
+        tokens.frames[positions_seen],
+        tokens.strings[positions_seen],
+        positions,
+    )
     cut.roles[: window.start + window.shift] = Role.CONTEXT
     return cut
 
@@ -90,11 +96,10 @@ def seen(tokens: Tokens, window: Window) -> Tokens:
 def drawn_window(
     tokens: Tokens, memory: Memory | None, learnt: npt.NDArray[np.int8], bits: int, special_ids: Ids
 ) -> Tokens:
-    """Draw one window of an example by 64 random bits: all windows that predict a token whose role is learnt, so that all these
-    tokens are equally likely."""
+    """Draw a window that predicts tokens of learnt roles, by 64 random bits, uniformly: each such token is equally likely."""
     if memory is None:
         return tokens
-    found = windows_of(tokens, memory, special_ids)
+    cut = windows_of(tokens, memory, special_ids)
     counts = np.concatenate([[0], np.cumsum(np.isin(tokens.roles, learnt))])
-    useful = [window for window in found if counts[window.stop] > counts[window.start]] or found[:1]
-    return seen(tokens, useful[rng.below(bits, len(useful))])
+    learnt_windows = [window for window in cut if counts[window.stop] > counts[window.start]] or cut[:1]
+    return seen(tokens, learnt_windows[rng.below(bits, len(learnt_windows))])

@@ -1,7 +1,6 @@
-"""Watch over a sandboxed program's forbidden acts, by Python's audit events (PEP 578), so that each is on record by name.
+"""Audit hook (PEP 578) that names a forbidden operation and ends the program before it happens.
 
-This names the operation and ends the program before it happens. It is no wall: what gets past it meets `walls`.
-The sandbox's server imports this module: it stays light.
+It is no wall: what gets past it meets `walls`. The sandbox's server imports this module: it stays light.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ _AF_UNIX = 1
 
 
 def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = True) -> None:
-    """From now on, call `stop(kind, what was tried)` when this process is about to do what a program may not.
+    """Call `stop(kind, message)` whenever this process is about to do what a program may not.
 
-    `folder` is where files may be written; modes and times may be changed there only where `metadata` says that the walls let it
-    be. An audit hook cannot be removed, so this is for a process that runs one program and ends. All that it needs is bound here,
-    so that a program which replaces what modules hold does not switch it off.
+    `folder`: where files may be written. `metadata`: whether modes and times may be changed there. An audit hook cannot be
+    removed: use it in a process that runs one program and ends.
     """
+    # All that the hook needs is bound here: a program that replaces what modules hold must not switch it off.
     inside = _inside(folder)
     kinds, paths, deeds, writing, changes = dict(_KINDS), dict(_PATHS), dict(_DEEDS), _WRITING, _METADATA
     every, of, number = all, type, int
@@ -108,7 +107,7 @@ def _refusal(kind: str, message: str, stop: Callable[[str, str], NoReturn]) -> C
 
 
 def _guard_open(inside: Callable[[Any, Any, bool], bool], stop: Callable[[], NoReturn]) -> None:
-    """Have `os.open` look at `dir_fd`, which its audit event does not tell."""
+    """Make `os.open` check `dir_fd`, which its audit event lacks."""
     opened, writing = posix.open, _WRITING
 
     def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
@@ -121,43 +120,44 @@ def _guard_open(inside: Callable[[Any, Any, bool], bool], stop: Callable[[], NoR
 
 
 def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
-    """Say if a path, relative to a descriptor of a folder or to the working folder, leads into `folder`, as the kernel sees it."""
+    """Make a check of whether a path, relative to a folder's descriptor or the working folder, leads into `folder`."""
+    # Folders are compared by device and inode: a text comparison would miss links and `..`.
     stat, readlink, null = os.stat, os.readlink, os.devnull
     of, text_of, is_a, number = type, str, isinstance, int
     home = stat(folder)
     known = {(home.st_dev, home.st_ino)}
 
-    def below(path: str, at: int | None) -> bool:
-        """Say if a folder is the program's or in it: the way up from it passes there before it ends."""
+    def below(path: str, folder_descriptor: int | None) -> bool:
+        """Say if a path is in a known folder, by walking up from it."""
         while True:
             try:
-                found = stat(path, dir_fd=at)
+                status = stat(path, dir_fd=folder_descriptor)
                 break
             except OSError:
                 if path in (".", "/"):
                     return False
                 path = path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")
-        passed, place = [], (found.st_dev, found.st_ino)
-        while place not in known:
-            passed.append(place)
+        passed, inode = [], (status.st_dev, status.st_ino)
+        while inode not in known:
+            passed.append(inode)
             path += "/.."
             try:
-                found = stat(path, dir_fd=at)
+                status = stat(path, dir_fd=folder_descriptor)
             except OSError:
                 return False
-            place = (found.st_dev, found.st_ino)
-            if place == passed[-1]:
+            inode = (status.st_dev, status.st_ino)
+            if inode == passed[-1]:
                 return False
         known.update(passed)
         return True
 
-    def same(path: str, at: int | None) -> bool:
-        """Say if a path is the program's folder itself, in which a file without a name is then opened."""
+    def same(path: str, folder_descriptor: int | None) -> bool:
+        """Say if a path is the program's folder itself, where O_TMPFILE opens a nameless file."""
         try:
-            found = stat(path, dir_fd=at)
+            status = stat(path, dir_fd=folder_descriptor)
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) in known
+        return (status.st_dev, status.st_ino) in known
 
     def inside(path: Any, at: Any, follow: bool) -> bool:
         if of(path) is number:
@@ -166,7 +166,7 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
             path = of(path).__fspath__(path)
         text = path.decode("utf-8", "surrogateescape") if is_a(path, bytes) else text_of(path)
         at = None if at == -1 else at
-        for _ in range(40):
+        for _ in range(40):  # as many links as the kernel follows
             if text in (null, ":memory:", ""):
                 return True
             text = text.rstrip("/") or "/"

@@ -1,4 +1,4 @@
-"""Notices that a program asks for the time, which two runs within one second, or one day, may show alike.
+"""Detection of reads of the clock, which two runs within a second, or a day, may not reveal.
 
 The sandbox's server imports this module: it stays light.
 """
@@ -18,13 +18,13 @@ _ALWAYS = [
     for unit in ("", "_ns")
 ]
 _WITHOUT = {time.gmtime: 0, time.localtime: 0, time.ctime: 0, time.asctime: 0, time.strftime: 1}
-"""What tells the time where it is given no more arguments than these."""
+"""Functions that read the clock when given at most so many arguments."""
 _OF_DATES = ("now", "today", "utcnow")
 
 
 @contextlib.contextmanager
 def clock_watched(file: str) -> Iterator[list[int]]:
-    """The lines of code of that file, as they are run, that ask for the time of day. What its libraries ask for is their own affair."""
+    """Collect the lines of a file, but not of its libraries, that read the clock."""
     lines: list[int] = []
 
     def look(frame: types.FrameType, event: str, called: Any) -> None:
@@ -43,9 +43,9 @@ def _tells_time(called: Any, frame: types.FrameType) -> bool:
     if called in _ALWAYS:
         return True
     if called in _WITHOUT:
-        given = frame.f_code.co_code[frame.f_lasti + 1]  # the argument of the instruction that calls
-        return given <= _WITHOUT[called]
+        argument_count = frame.f_code.co_code[frame.f_lasti + 1]  # the argument of the instruction that calls
+        return argument_count <= _WITHOUT[called]
     kind = called.__self__
     if called.__name__ not in _OF_DATES or not isinstance(kind, type):
         return False
-    return any(one.__module__ == "datetime" for one in kind.__mro__)
+    return any(base.__module__ == "datetime" for base in kind.__mro__)

@@ -1,7 +1,6 @@
 """Text of a runtime value: its repr without what belongs to this machine, and the name of its type.
 
-What is needed is bound when this module is loaded, before any program runs: one that replaces `repr`, `len` or `type`, or whose
-types lie about their names, changes nothing here.
+All names are bound when this module is loaded, before any program can replace `repr`, `len` or `type`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _ADDRESS = (
     r"|(?<=, )handle [0-9a-f]+(?=>| at )"  # <CDLL 'None', handle ... at 0x...>
     r"|id='\d{9,}'(?=>))"  # <Mock id='...'>
 )
-"""How CPython and its library write addresses, and the numbers of threads, which are addresses too."""
+"""Addresses as CPython and its library write them; numbers of threads are addresses too."""
 _SIGNS = ("0x", "owner=", "started ", "stopped ", "daemon ", " id='")
-"""One of them is in every text with an address: long texts are searched for these quickly."""
+"""Every text with an address holds one of these, which are faster to search for."""
 type_name: Callable[[type], str] = type.__dict__["__name__"].__get__
-"""A type's own name, which its metaclass can hide behind another."""
+"""Reads a type's real name, which its metaclass can hide."""
 
 
 MOST_DIGITS = 100_000
-"""Of an int whose digits are written: they take 0.2 s."""
+"""Digits of an int that is written, at most: 0.2 s."""
 
 
 def _describer(representation: Callable[[Any], str]) -> Callable[[Any], Value]:
@@ -47,9 +46,9 @@ def _describer(representation: Callable[[Any], str]) -> Callable[[Any], Value]:
         return match[1]
 
     def describe(value: Any) -> Value:
-        """Write a runtime value down. Raises whatever the value's `repr` raises.
+        """Write a runtime value. Raises whatever its `repr` raises.
 
-        Addresses, the threads that hold locks, and where modules were found are removed; lone surrogates are written as escapes.
+        Addresses, owners of locks and paths of modules are removed; lone surrogates become escapes.
         """
         text = representation(value)
         if exact_type(text) is not string:
@@ -71,7 +70,7 @@ def _long_describer() -> Callable[[Any], Value]:
     limit, set_limit = (getattr(sys, f"{verb}_int_max_str_digits", None) for verb in ("get", "set"))
 
     def describe_long(value: Any) -> Value:
-        """As `describe`, where an int in it has up to MOST_DIGITS digits, more than Python writes."""
+        """Describe a value with ints of up to MOST_DIGITS digits, more than Python writes."""
         if limit is None or set_limit is None:  # of Python 3.10.6 and before, which has no limit
             return describe(value)
         before = limit()
@@ -87,23 +86,21 @@ def _long_describer() -> Callable[[Any], Value]:
 describe = _describer(repr)
 describe_long = _long_describer()
 describe_object = _describer(object.__repr__)
-"""Writes a value down as one of a class without a `__repr__`."""
+"""Describes a value as if its class had no `__repr__`."""
 
 
 MOST_ATTRIBUTES, DEEPEST = 16, 4
-"""Attributes of an object that are written, and levels of objects and containers in one another."""
+"""Attributes of an object and levels of nesting that are written, at most."""
 _INSIDE = (" object>", "array(", "\n", "Series(")
-"""One of them is in the repr of every container that holds what is written otherwise."""
+"""Every container whose items need another text holds one of these in its repr."""
 
 
 def attributes_describer(code: str = "") -> Callable[[Any], Value]:
-    """Make a `describe` that writes objects of classes without a `__repr__` of their own with their attributes, `<Point x=1 y=2>`, also
-    those in lists, tuples, sets and dicts; so are NumPy's arrays and, of a program whose `code` names it, pandas' tables (`tables.py`).
-    Python's own, such as tracebacks and iterators, are written as `describe` does.
+    """Make a `describe` that writes objects without a `__repr__` as `<Point x=1 y=2>`, in containers too.
 
-    Slots come first, then other attributes in the order in which they were set; members of sets are sorted by their text, since objects
-    lie in them by address. An object inside itself or below DEEPEST levels is `<Point ...>`; `...` stands for attributes after
-    MOST_ATTRIBUTES. No property is read: of the program's code only `__repr__`s run, and what it put in place of pandas' functions.
+    NumPy's arrays and, if `code` names it, pandas' tables are written by `tables`. Slots come first, then attributes as they were
+    set. An object inside itself or below DEEPEST levels is `<Point ...>`; `...` also stands for attributes after MOST_ATTRIBUTES.
+    No property is read: of the program's code only `__repr__`s run, and what it put in place of pandas' functions.
     """
     exact_type, plain, identity, length, name_of, string = type, describe, id, len, type_name, str
     new_value, pairs, copied, in_order = tuple.__new__, dict.items, list, sorted
@@ -132,18 +129,23 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
                     continue
         for name, part in known:
             if name == "__dict__" and exact_type(part) is instance_dict:
-                found += [(key, one) for key, one in copied(pairs(part.__get__(value))) if exact_type(key) is string]
+                found += [
+                    (key, attribute)
+                    for key, attribute in copied(pairs(part.__get__(value)))
+                    if exact_type(key) is string
+                ]
         return found
 
     def inside(value: Any, kind: type, known: list[tuple[str, Any]]) -> str:
         if kind is mapping:
-            return ", ".join([f"{text(key)}: {text(one)}" for key, one in copied(pairs(value))])
+            return ", ".join([f"{text(key)}: {text(item)}" for key, item in copied(pairs(value))])
         if not known:
-            parts = [text(one) for one in copied(value)]
+            parts = [text(item) for item in copied(value)]
+            # Objects lie in sets by address, so that their order differs between runs.
             parts = in_order(parts) if kind is plain_set or kind is frozen_set else parts
             return ", ".join(parts) + ("," if kind is plain_tuple and length(parts) == 1 else "")
         found = attributes(value, known)
-        return "".join([f" {name}={text(one)}" for name, one in found[:most]] + [" ..."] * (length(found) > most))
+        return "".join([f" {name}={text(item)}" for name, item in found[:most]] + [" ..."] * (length(found) > most))
 
     def text(value: Any) -> str:
         kind = exact_type(value)
@@ -155,7 +157,7 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
         else:
             if write is None:
                 return shown
-        ends = [marks for one, marks in brackets if one is kind]
+        ends = [marks for container, marks in brackets if container is kind]
         known = []
         if not ends and write is None:
             if not flags(kind) & heap:
@@ -177,7 +179,7 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
     is_table, table = table_writer(text, code)
 
     def describe_attributes(value: Any) -> Value:
-        """Write a runtime value down as `describe` does, and objects with their attributes. Raises whatever a `__repr__` raises."""
+        """Describe a value, with attributes. Raises whatever a `__repr__` raises."""
         written = text(value)
         if not written.isascii():  # names of attributes, which may hold lone surrogates
             written = written.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -187,7 +189,7 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
 
 
 def end_describer(describe: Callable[[object], Value]) -> Callable[[object], Value]:
-    """Return what writes down what a run came to, with all that it needs bound before the program runs."""
+    """Make what describes the end of a run and never raises."""
     instead = describe_object
 
     def described(value: object) -> Value:

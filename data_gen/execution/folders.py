@@ -1,4 +1,4 @@
-"""The folders that programs write in: emptied and measured however deep they are and whatever modes they have.
+"""Removal and size of the folders that programs write in, at any depth and with any modes.
 
 The sandbox's server imports this module: it stays light.
 """
@@ -13,10 +13,7 @@ MOST_BYTES, MOST_FILES = 100_000_000, 10_000
 
 
 def remove(top: str) -> None:
-    """Remove a file, a link or a whole folder. What cannot be removed stays, without an error.
-
-    A folder's folders are moved up before they are emptied, so that no depth is too deep for a path or for recursion.
-    """
+    """Remove a file, link or folder; what cannot be removed stays, without an error."""
     try:
         if not stat.S_ISDIR(os.lstat(top).st_mode):
             os.unlink(top)
@@ -26,10 +23,11 @@ def remove(top: str) -> None:
         moved = 0
         while waiting:
             folder = waiting.pop()
+            # Inner folders move up first: else a path, or recursion, could become too deep.
             for inner in _folders_after_emptying(folder):
                 moved += 1
-                os.rename(inner, place := os.path.join(top, f"remedy-{moved}-{secret}"))
-                waiting.append(place)
+                os.rename(inner, moved_path := os.path.join(top, f"remedy-{moved}-{secret}"))
+                waiting.append(moved_path)
             os.rmdir(folder)
         os.rmdir(top)
     except OSError:
@@ -50,10 +48,7 @@ def _folders_after_emptying(folder: str) -> list[str]:
 
 
 def too_much(top: str) -> bool:
-    """Say if a folder holds over `MOST_BYTES` on disk or `MOST_FILES` files and folders; stops counting there.
-
-    What cannot be counted, too deep for a path or closed to its owner, is too much: anything could be in it.
-    """
+    """Say if a folder holds over `MOST_BYTES` on disk or `MOST_FILES` files and folders, or cannot be counted."""
     files, size, waiting = 0, 0, [top]
     while waiting:
         try:

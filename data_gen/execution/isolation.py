@@ -1,4 +1,4 @@
-"""Start of the sandbox's server: under which interpreter, and behind which walls."""
+"""Interpreter, isolation and command line of the sandbox's server."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ serve(*sys.argv[2:])
 
 
 def server_command(python: str | None, isolation: Isolation, folder: str, libraries: Sequence[str] = ()) -> list[str]:
-    """The command that starts a server whose programs run in `folder`, and may read `libraries`, folders or files.
+    """Return the command of a server whose programs run in `folder` and may read `libraries` (folders or files).
 
     Raises:
-        ConfigError: the interpreter is not there, or the isolation that is asked for does not work here.
+        ConfigError: the interpreter does not exist, or the isolation does not work here.
     """
     package = str(Path(__file__).resolve().parent)
     interpreter = find_interpreter(python)
@@ -50,7 +50,7 @@ def server_command(python: str | None, isolation: Isolation, folder: str, librar
 
 
 class Interpreter(NamedTuple):
-    """A Python interpreter, and the folders its libraries are in."""
+    """A Python interpreter and the folders of its libraries."""
 
     path: str
     prefix: str
@@ -59,27 +59,27 @@ class Interpreter(NamedTuple):
 
 @lru_cache(maxsize=8)
 def find_interpreter(python: str | None) -> Interpreter:
-    """The interpreter that runs the programs; the one that runs us if none is named.
+    """Find the interpreter of the programs, by default this one.
 
     Raises:
-        ConfigError: it is not there, or is none.
+        ConfigError: it does not exist or is no Python.
     """
     if python is None:
         return Interpreter(sys.executable, sys.prefix, sys.base_prefix)
-    found = shutil.which(os.path.expanduser(python))
-    if found is None:
+    path = shutil.which(os.path.expanduser(python))
+    if path is None:
         raise ConfigError(
             f"task.tracer.python: no interpreter {python!r}; give its path, or a name on PATH such as python3.12"
         )
-    answer = ask(os.path.abspath(found), "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')")
+    answer = ask(os.path.abspath(path), "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')")
     return Interpreter(*answer.split("\n")[:3])
 
 
 def resolve(isolation: Isolation) -> str:
-    """`auto` settled: the strongest isolation that works here.
+    """Replace `auto` by the strongest isolation that works here.
 
     Raises:
-        ConfigError: the isolation that is asked for by name does not work here, or for `auto` none does.
+        ConfigError: the named isolation does not work here, or for `auto` none does.
     """
     if isolation in PROBLEMS and (problem := PROBLEMS[isolation]()):
         raise ConfigError(f"task.tracer.isolation {isolation}: {problem}; {WAY_OUT}")
@@ -96,7 +96,7 @@ def resolve(isolation: Isolation) -> str:
 
 
 def described(name: str, holds: Sequence[str]) -> str:
-    """An isolation as records and cards name it: `landlock (ABI 7, seccomp, uid 65534)`."""
+    """Name an isolation as records do: `landlock (ABI 7, seccomp, uid 65534)`."""
     if name == "none":
         return "none (limits on time and memory, no wall)"
     holds = [part.removeprefix("Landlock ") if name == "landlock" else part for part in holds]
@@ -104,15 +104,14 @@ def described(name: str, holds: Sequence[str]) -> str:
 
 
 def environment(folder: str) -> dict[str, str]:
-    """The server's environment variables: nothing of ours, temporary files in the programs' own folder, and sets of strings in
-    the same order in every run."""
+    """Return the server's environment variables, without the caller's own."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {
         **kept,
         "TMPDIR": os.path.join(folder, "program"),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
-        "PYTHONHASHSEED": "0",
+        "PYTHONHASHSEED": "0",  # sets of strings have one order in all runs
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -123,8 +122,8 @@ def environment(folder: str) -> dict[str, str]:
 def _bubblewrap_problem() -> str:
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
-    said = [_try_bubblewrap(namespaces) for namespaces in _namespaces()]
-    return "" if "" in said else f"bwrap does not start ({said[-1]})"
+    problems = [_try_bubblewrap(namespaces) for namespaces in _namespaces()]
+    return "" if "" in problems else f"bwrap does not start ({problems[-1]})"
 
 
 @lru_cache(maxsize=4)
@@ -139,7 +138,7 @@ def _try_bubblewrap(namespaces: str) -> str:
 
 
 def _landlock_problem() -> str:
-    """Say why Landlock cannot be used, or an empty string. Whether a program can run behind it is tried when the server starts."""
+    """Say why Landlock cannot be used, or an empty string; the server tries whether programs run behind it."""
     try:
         from remedy.data_gen.execution import kernel
 
@@ -150,23 +149,22 @@ def _landlock_problem() -> str:
 
 
 PROBLEMS: dict[str, Callable[[], str]] = {"bubblewrap": _bubblewrap_problem, "landlock": _landlock_problem}
-"""The isolations with walls, the strongest first, and why each cannot be used here (an empty string: it can)."""
+"""Isolations with walls, the strongest first, each with a check that says why it does not work here."""
 
 WAY_OUT = "install bubblewrap, or accept with `isolation: none` that a program can do all that you can"
 
 
 def _namespaces() -> tuple[str, ...]:
-    """Return how bubblewrap separates a program, the best first. Root needs no user namespace, in which it could be no other user."""
+    """Return bubblewrap's options for namespaces, the best first."""
+    # Root needs no user namespace, in which it could not become another user.
     everything = "--unshare-all"
     kept = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
     return (kept, everything) if os.geteuid() == 0 else (everything,)
 
 
 def _bubblewrap(interpreter: Interpreter, package: str, namespaces: str | None = None) -> list[str]:
-    """bwrap with no network, its own processes, and of the file system only what Python needs, read-only.
-
-    Without --die-with-parent, which means the thread that started it; the server ends when its input does.
-    """
+    """Return a bwrap command without network, with own processes and only Python's files, read-only."""
+    # Without --die-with-parent, which means the thread that started it; the server ends when its input does.
     if namespaces is None:
         namespaces = next(way for way in _namespaces() if not _try_bubblewrap(way))
     system = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/alternatives"]

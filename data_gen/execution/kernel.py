@@ -1,6 +1,6 @@
-"""The Linux calls behind the sandbox's walls, through the C library: prctl, Landlock, seccomp, capabilities.
+"""Linux calls of the sandbox's walls, through the C library: prctl, Landlock, seccomp, capabilities.
 
-The server binds them before it forks; a program that finds them can only restrict itself further. It stays light.
+The server imports this before it forks, so it stays light; a program that finds it can only restrict itself further.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers o
 _PATH_BENEATH = 1
 _KEEPCAPS, _SECCOMP = 8, 22
 DIE_WITH_PARENT = 1, 9
-"""Be killed when the thread that forked this process ends. A change of user id undoes it."""
+"""Kill this process when the thread that forked it ends; a change of user id undoes this."""
 HIDE = 4, 0
-"""Close this process's memory and descriptors in /proc to others of its user."""
+"""Hide this process's memory and descriptors in /proc from others of its user."""
 ADOPT_ORPHANS = 36, 1
-"""Processes whose parents ended come to this one."""
+"""Become the parent of descendants whose parents ended."""
 NO_NEW_PRIVILEGES = 38, 1
-"""No set-user-id program raises privileges any more; Landlock and seccomp ask for it."""
+"""Gain no privileges by set-user-id programs; Landlock and seccomp require it."""
 _CAPABILITY_VERSION = 0x20080522
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 READING = READ_FILE | READ_DIR
-"""Rights to read files and list folders. Nothing may be executed."""
+"""Rights to read files and list folders, not to execute."""
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _SPECIAL = 1 << 6 | 1 << 9 | 1 << 11  # character devices, sockets, block devices
@@ -35,27 +35,27 @@ _syscall.restype = ctypes.c_long
 
 
 def landlock_abi() -> int:
-    """Landlock's version here, 0 where the kernel has none or has it switched off."""
+    """Return Landlock's version, 0 if it is missing or switched off."""
     return max(0, int(_syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
 def all_rights(abi: int) -> int:
-    """The rights on files that a version of Landlock knows."""
+    """Return the rights on files that a version of Landlock knows."""
     return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
 
 
 def writing(abi: int) -> int:
-    """The rights that a folder of one's own needs: all but execution, device files and sockets."""
+    """Return the rights on a program's own folder: all but execution, devices and sockets."""
     return all_rights(abi) & ~(EXECUTE | IOCTL_DEV | _SPECIAL)
 
 
 def truncation(abi: int) -> int:
-    """The right to truncate, from version 3 on."""
+    """Return the right to truncate, 0 before version 3."""
     return TRUNCATE & all_rights(abi)
 
 
 def ruleset(abi: int, handled: int) -> int:
-    """A descriptor of a new ruleset that refuses `handled` rights on files, and TCP and signals to others where the version can."""
+    """Create a ruleset that refuses `handled` rights, and TCP and outside signals if it can; return its descriptor."""
     fields = [handled]
     if abi >= 4:
         fields.append(3)  # bind and connect, TCP
@@ -67,40 +67,41 @@ def ruleset(abi: int, handled: int) -> int:
 
 
 def allow(rules: int, path: str, rights: int) -> None:
-    """Allow rights beneath a folder, or on a file; a path that is not there is none."""
+    """Allow rights beneath a folder or on a file; ignore a missing path."""
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
         if not os.path.isdir(path):
             rights &= _ON_FILES
-        rule = struct.pack("<Qi", rights, place)
+        rule = struct.pack("<Qi", rights, descriptor)
         arguments = (ctypes.c_int(rules), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0))
         _checked(int(_syscall(ctypes.c_long(_ADD_RULE), *arguments)), "landlock_add_rule")
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def restrict(abi: int, rules: int) -> None:
-    """Enter a ruleset, for good. From version 7 on without a line in the audit log for every refusal."""
+    """Enter a ruleset, for good."""
+    # From version 7 on, keep refusals out of the audit log.
     flags = ctypes.c_uint32(1 if abi >= 7 else 0)
-    found = _syscall(ctypes.c_long(_RESTRICT_SELF), ctypes.c_int(rules), flags)
-    _checked(int(found), "landlock_restrict_self")
+    result = _syscall(ctypes.c_long(_RESTRICT_SELF), ctypes.c_int(rules), flags)
+    _checked(int(result), "landlock_restrict_self")
 
 
 def install_filter(code: bytes) -> None:
     """Enter a seccomp filter, for good."""
-    held = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("HP", len(code) // 8, ctypes.addressof(held))
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("HP", len(code) // 8, ctypes.addressof(buffer))
     _checked(int(_prctl(_SECCOMP, ctypes.c_ulong(2), program, ctypes.c_ulong(0), ctypes.c_ulong(0))), "seccomp")
 
 
 def become(user: int | None, capabilities: int) -> None:
-    """Take another user's and group's id, if one is given, no further groups, and only these capabilities (a bit mask).
+    """Take a user's and group's id, if given, no other groups, and only these capabilities (a bit mask).
 
     Raises:
-        OSError: this process may not, or the id is none here.
+        OSError: this process may not, or there is no such id.
     """
     if user is not None:
         if capabilities:
@@ -114,7 +115,7 @@ def become(user: int | None, capabilities: int) -> None:
 
 
 def control(what: int, value: int) -> None:
-    """Change what holds for this process: one of the constants above."""
+    """Call prctl with one of the constants above."""
     zero = ctypes.c_ulong(0)
     _checked(int(_prctl(what, ctypes.c_ulong(value), zero, zero, zero)), f"prctl {what}")
 

@@ -1,4 +1,4 @@
-"""Order of a function's lines, by its bytecode: of CPython 3.11, whose events the format has."""
+"""Possible order of a function's lines, from CPython 3.11's bytecode."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _GO_ELSEWHERE = {
 
 
 class LineOrder:
-    """The order of a code object's `line` events as far as it is fixed before the code runs.
+    """Pairs of lines whose `line` events may follow each other in a code object.
 
-    A line can follow itself, for loops on one line, and the code of a handler can follow any line, since an exception can come
-    at any: so this says what is possible, not what will happen.
+    Any line may follow itself (a loop on one line), and a handler's first line may follow any.
     """
 
     def __init__(self, code: types.CodeType) -> None:
@@ -54,12 +53,12 @@ class LineOrder:
                 self._following.setdefault(line, set()).update(self._first_lines(units_after))
 
     def allows(self, line: int, following: int) -> bool:
-        """Say if a `line` event of `following` can be the next one after that of `line`."""
+        """Say if line `following` may run next after `line`."""
         return following == line or following in self._handled or following in self._following.get(line, ())
 
     def _first_lines(self, units: Iterable[int]) -> set[int]:
-        """The lines that are reached first from the units."""
-        found, seen, waiting = set[int](), set[int](), list(units)
+        """Find the first lines reached from units."""
+        first_lines, seen, waiting = set[int](), set[int](), list(units)
         while waiting:
             unit = waiting.pop()
             if unit in seen:
@@ -67,7 +66,7 @@ class LineOrder:
             seen.add(unit)
             line = self._lines[unit]
             if line is not None:
-                found.add(line)
+                first_lines.add(line)
             else:
                 waiting += self._next[unit]
-        return found
+        return first_lines

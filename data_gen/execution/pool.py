@@ -1,4 +1,4 @@
-"""Trace many programs, each twice, and run each once untraced: in a pool of sandboxes, or in this process where they are trusted."""
+"""Traces of many programs, each run twice traced and once untraced, in sandboxes or, if trusted, in this process."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from remedy.data_gen.execution.sandbox import Environment, Sandbox, TracerConfig
 from remedy.data_gen.execution.tracer import TraceLimits, trace
 
 Outcome = Trace | ProgramError
-"""What became of a program: its trace, or the error whose `kind` says why there is none."""
+"""A program's trace, or the error whose `kind` says why there is none."""
 
 OF_THE_MACHINE = ("time", "memory")
-"""Outcomes of a run that another machine, or this one when it is idle, may not have."""
+"""Outcomes that a faster, larger or idle machine may not have."""
 _WINDOW = 64
-"""Programs handed to each sandbox ahead of the reader, so that finished traces do not pile up."""
+"""Programs per sandbox ahead of the reader, so that traces do not pile up."""
 
 
 _Pair = tuple[Sandbox, Sandbox]
-"""Of the first run of a program, and of the untraced and the second one: each has processes, addresses and folders of its own."""
+"""Sandboxes of the first run and of the other two, with own processes, addresses and folders."""
 
 
 def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
-    """The outcome of one program, in a sandbox of this process's own."""
+    """Trace one program."""
     pair = None if config.isolation == "trusted" else _sandboxes(config, 1, os.getpid())[0]
     return _outcome(program, config, depth, pair)
 
@@ -38,7 +38,7 @@ def trace_one(program: Program, config: TracerConfig, depth: int | None = None) 
 def trace_all(
     programs: Sequence[Program], config: TracerConfig, workers: int = 1, depth: int | None = None
 ) -> Iterator[Outcome]:
-    """The outcome of every program, in order, `workers` at a time; no outcome depends on another program.
+    """Trace programs, `workers` at a time, in order; no outcome depends on another program.
 
     Raises:
         ConfigError: no sandbox can be started with this configuration.
@@ -63,7 +63,7 @@ def trace_all(
 
 
 def retrace_shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outcome:
-    """Trace a program whose whole trace is over the tracer's limits down to level 1, then 0; else the outcome as it was."""
+    """Trace a program over the tracer's limits again to call level 1, then 0; return other outcomes unchanged."""
     if not (isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output")):
         return outcome
     for depth in (1, 0):
@@ -74,17 +74,16 @@ def retrace_shallower(program: Program, tracer: TracerConfig, outcome: Outcome) 
 
 
 def environment(config: TracerConfig) -> Environment:
-    """The interpreter that runs the programs, and its isolation."""
+    """Return the interpreter of the programs and its isolation."""
     if config.isolation == "trusted":
         return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
     return _sandboxes(config, 1, os.getpid())[0][0].environment
 
 
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
-    """Return what became of a program that is run three times.
+    """Run a program three times.
 
-    A trace that a second run does not have is of that run; one with another result than an untraced run is of the tracer. Neither is
-    of the program.
+    A trace that a second run does not repeat, or whose result an untraced run does not have, is not the program's.
     """
     read_once = dict[bytes, Trace]()
 
@@ -102,9 +101,8 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
     first = run()
     if isinstance(first, ProgramError):
         return first
-    plain = run(
-        plain=True
-    )  # in between: in a namespace of its own, the second run would have the first one's process number
+    # In between: in a process namespace, the second traced run would have the first one's process number.
+    plain = run(plain=True)
     second = run(again=True)
     if isinstance(second, ProgramError):
         if second.kind in ("unstable", *OF_THE_MACHINE):
@@ -113,7 +111,7 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
     if first != second:
         pairs = enumerate(zip(first.frames, second.frames))
         shorter = min(len(first.frames), len(second.frames))
-        number = next((at for at, (one, another) in pairs if one != another), shorter)
+        number = next((position for position, (frame, other_frame) in pairs if frame != other_frame), shorter)
         source = (first.frames[number:] or second.frames[-1:])[0].source.strip()
         return ProgramError(
             "unstable", f"{program.name}: another run of it had another trace, from frame {number} on, at `{source}`"
@@ -123,7 +121,7 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
             return plain
         return ProgramError("observed", f"{program.name}: without tracing it had no result: {plain}")
     if plain.end != first.end:
-        ends = [f"{one.end.text if one.end else '':.150}" for one in (plain, first)]
+        ends = [f"{result.end.text if result.end else '':.150}" for result in (plain, first)]
         return ProgramError("observed", f"{program.name}: without tracing it ends in {ends[0]}, not in {ends[1]}")
     return first
 
@@ -141,5 +139,5 @@ def _in_process(program: Program, config: TracerConfig, depth: int | None, again
 
 @lru_cache(maxsize=4)
 def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[_Pair, ...]:
-    """A process's sandboxes for a configuration; their servers end with it. A forked process must not talk to its parent's."""
+    """Start a process's sandboxes. `process`: its id, since a forked process must not talk to its parent's servers."""
     return tuple((Sandbox(config), Sandbox(config)) for _ in range(workers))

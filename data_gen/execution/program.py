@@ -38,14 +38,11 @@ OUTCOMES: dict[str, str] = {
     "observed": "without tracing it has another result: it sees the tracer (`locals()`, a weak reference, a `__repr__` that counts)",
     "mismatch": "its result is not the one that its source gives",
 }
-"""Why a program has no trace: the kinds of a ProgramError."""
+"""Kinds of a ProgramError, with why a program has no trace."""
 
 
 class ProgramError(Exception):
-    """A program that cannot be traced, or whose tracing was stopped. `kind`, one of OUTCOMES, is the recorded outcome.
-
-    The message is one printable line whatever the program put into it.
-    """
+    """A program without a trace. `kind` is one of OUTCOMES; the message is one printable line."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(_one_line(message))
@@ -59,12 +56,12 @@ def _one_line(text: str) -> str:
 
 
 def can_be_name(name: str) -> bool:
-    """Say if code can have a local of this name: an identifier, or one that the compiler makes, such as `.0`."""
+    """Say if a local can have this name: an identifier, or a compiler's own, such as `.0`."""
     return name.isidentifier() or (name[:1] == "." and (name[1:].isidentifier() or name[1:].isdecimal()))
 
 
 class Event(Enum):
-    """The events of `sys.settrace`, by the names the trace tokens use."""
+    """Event of `sys.settrace`."""
 
     CALL = "call"
     LINE = "line"
@@ -75,7 +72,7 @@ class Event(Enum):
 
 
 class Value(NamedTuple):
-    """A runtime value as written down: its repr with addresses removed, and the name of its exact type."""
+    """A written value: its repr without addresses, and the name of its exact type."""
 
     text: str
     type: str
@@ -86,15 +83,14 @@ class Value(NamedTuple):
 
 
 UNCHANGED = Value("..", "unchanged")
-"""Stands for a value equal to the one last shown."""
+"""A value equal to the one last shown."""
 
 
 @dataclass(slots=True)
 class Frame:
-    """One step: the event, the physical line about to run, and what is known at that moment.
+    """One step: the event, and the physical line about to run: `line`, counted from 1, and `source`, with its newline.
 
-    `line` is its number, counted from 1, and `source` its text with its newline. `locals` is the state *before* it runs and exists on
-    CALL and LINE frames only; `value` is what a RETURN or an EXCEPTION frame carries.
+    `locals`: the state *before* it runs, of CALL and LINE frames alone. `value`: of RETURN and EXCEPTION frames.
     """
 
     event: Event
@@ -105,7 +101,7 @@ class Frame:
 
 
 class EntryPoint(NamedTuple):
-    """The marked function: its name, and the line of its `def`, counted from 1."""
+    """The marked function's name, and the line of its `def`, counted from 1."""
 
     name: str
     line: int
@@ -113,28 +109,25 @@ class EntryPoint(NamedTuple):
 
 @dataclass(slots=True)
 class Program:
-    """Source text with one function marked `# << START_OF_TRACE`, which takes no arguments; tracing starts there."""
+    """Source text with one function, without arguments, marked `# << START_OF_TRACE`: tracing starts there."""
 
     code: str
     name: str = "<program>"
     first_line: int = 1
-    """The number of its first line in the file that it stands in: what formats that write numbers count from."""
+    """Number of its first line, from which formats with line numbers count."""
     calls: str = ""
-    """The function that its marked function calls, where that was written by `from_call`."""
+    """Name of the function that `from_call`'s marked function calls."""
 
     @classmethod
     def from_call(cls, code: str, arguments: str, name: str = "<program>", function: str = "f") -> Program:
-        """A program that calls `function(arguments)` from a marked `main`, laid out as code world models are prompted.
-
-        Where the code has a `main` of its own, the marked function is `main_`.
-        """
+        """Make a program that calls `function(arguments)` from a marked `main`, or `main_` if the code has a `main`."""
         main = "main"
         while _has_global(code, main):
             main += "_"
         return cls(f"{code}\ndef {main}():  {MARKER}\n    return {function}({arguments})\n", name, calls=function)
 
     def entry_point(self) -> EntryPoint:
-        """The marked function.
+        """Find the marked function.
 
         Raises:
             ProgramError: kind `syntax` if the source does not compile, `entry` if no single top-level function is marked, or
@@ -166,16 +159,16 @@ class Program:
         return EntryPoint(marked[0].name, marked[0].lineno)
 
     def source_lines(self) -> list[str]:
-        """The lines as CPython counts them, which ends a line at a lone carriage return too; `\\r\\n` keeps its first half."""
+        """Split the code into lines as CPython counts them: also at a lone `\\r`; of `\\r\\n` the `\\r` stays."""
         return _LINE_END_RE.split(self.code) if "\r" in self.code else self.code.split("\n")
 
     def physical_lines(self) -> list[str]:
-        """The source lines, each ending in a newline, with the marker removed: what an ACTION shows."""
+        """List the lines as an ACTION shows them: with a newline, without the marker."""
         return [(_MARKER_RE.sub("", line) if MARKER in line else line) + "\n" for line in self.source_lines()]
 
 
 def _has_global(code: str, name: str) -> bool:
-    """Say if a module's own statements name this; False where it does not compile."""
+    """Say if a module's top-level code names this; False if it does not compile."""
     from symtable import symtable  # seldom needed, and every sandbox imports this file
 
     try:
@@ -185,23 +178,23 @@ def _has_global(code: str, name: str) -> bool:
 
 
 def _is_marked(tree: ast.Module, number: int, lines: Sequence[str]) -> bool:
-    """Say if the line ends in the marker as a comment, not as the text of a string."""
+    """Say if a line ends in the marker, outside strings."""
     line = lines[number - 1].rstrip()
     if not line.endswith(MARKER):
         return False
-    place = (number, len(line.encode()) - len(MARKER))
+    marker_start = (number, len(line.encode()) - len(MARKER))
     return not any(
-        (node.lineno, node.col_offset) <= place < (node.end_lineno or 0, node.end_col_offset or 0)
+        (node.lineno, node.col_offset) <= marker_start < (node.end_lineno or 0, node.end_col_offset or 0)
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant | ast.JoinedStr)
     )
 
 
 def _no_entry(tree: ast.Module, marked: Sequence[ast.FunctionDef | ast.AsyncFunctionDef]) -> str:
-    """Say why the marked functions are no entry point; empty if they are one."""
+    """Say why the marked functions are no entry point, or return an empty string."""
     if len(marked) != 1:
-        found = "no function" if not marked else f"{len(marked)} functions"
-        return f"{found} marked; write `def main():  {MARKER}` on exactly one top-level function"
+        count = "no function" if not marked else f"{len(marked)} functions"
+        return f"{count} marked; write `def main():  {MARKER}` on exactly one top-level function"
     [function] = marked
     if isinstance(function, ast.AsyncFunctionDef):
         return (
@@ -220,28 +213,27 @@ def _no_entry(tree: ast.Module, marked: Sequence[ast.FunctionDef | ast.AsyncFunc
 
 @dataclass(slots=True)
 class Trace:
-    """Record of a program's run. `setup` holds commands run before the first frame (REPL form only)."""
+    """Record of a program's run. `setup`: a session's commands before the first frame."""
 
     program: Program
     frames: list[Frame]
     setup: list[str] = field(default_factory=list)
     raised: bool = False
-    """Whether an exception left the entry point. Its last frame is then a RETURN of None all the same, as CPython reports it."""
+    """Whether an exception left the entry point; the last frame is then a RETURN of None, as CPython reports."""
     unreadable: int = 0
-    """How many values are shown in the form that `object` gives them, since their own repr raised."""
+    """Number of values written as `object` would, since their own repr raised."""
     end: Value | None = None
-    """What the call of the entry point came to, seen from outside: the value that it or its decorators return, or the exception that
-    leaves it, which no frame need show. Its type is then `raised`."""
+    """Value that the entry point, or its decorators, returned; or the exception that left it, of type `raised`."""
 
     @property
     def result(self) -> Value | None:
-        """The entry point's returned value; None when it raised or the form has no return."""
+        """Return the entry point's returned value; None if it raised or a session has none."""
         last = self.frames[-1] if self.frames else None
         return last.value if last is not None and last.event is Event.RETURN and not self.raised else None
 
     @property
     def exception_frame(self) -> int | None:
-        """The number of the frame that carries the exception that left the entry point; None where none did."""
+        """Return the number of the frame with the exception that left the entry point, if one did."""
         level = 0  # of calls, read from the end: a `finally` may call what raises and handles exceptions of its own
         for number in reversed(range(len(self.frames))) if self.raised else ():
             event = self.frames[number].event

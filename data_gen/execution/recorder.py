@@ -1,9 +1,8 @@
-"""Record the frames of a program's own code while it runs, and say afterwards whether the record can be believed.
+"""Recorder of the frames of a program's own code, and checks of whether the record can be believed.
 
-What is traced runs in the same process as what traces it, and Python hides nothing from a program that looks: it can replace
-functions, switch tracing off and on, change what was recorded. So all that recording needs is bound before the program runs, and
-after it the functions and a seal over the frames are compared. What a program does that
-knows this file and undoes its traces in time cannot be seen from inside the process: a state is the program's own word.
+A program shares the process with its tracer: it can replace functions, switch tracing off, change the record. So all that
+recording needs is bound before the program runs; afterwards the functions and a seal over the frames are compared. A program that
+knows this file and undoes its changes in time is not noticed: a state is the program's own word.
 """
 
 from __future__ import annotations
@@ -29,16 +28,15 @@ _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compil
 
 
 class Stop(BaseException):
-    """Ends a traced program from inside the trace function. Not an Exception, so that most programs let it pass."""
+    """End of a program from inside the trace function. No Exception, so that most programs do not catch it."""
 
 
 class Recorder:
-    """Records the first run of a program's entry, between `start` and `stop`; `frames` is the record.
+    """Recorder of the first run of a program's entry, between `start` and `stop`.
 
-    `code`: the compiled program, of which `entry` is the marked function's part. `most_frames`, `most_characters`: of the record
-    and of all its values. `depth`: the deepest level of calls that is recorded, the entry's own being 0. `refuses`: whether a value
-    whose repr raises ends the program; else it is shown as `object` would, and counted. `attributes`: whether objects are written with
-    their attributes. `sealed`: whether the program may want to change the record.
+    `code`: the compiled program; `entry`: the marked function's part. `most_frames`, `most_characters` of all values: limits.
+    `depth`: the deepest recorded call level, the entry's being 0. `refuses`: a value whose repr raises ends the program.
+    `attributes`: objects are written with attributes. `sealed`: the program is untrusted.
     """
 
     def __init__(
@@ -66,7 +64,7 @@ class Recorder:
         """Whether an exception left the entry."""
         self.unreadable = Unreadable(refuses)
         self._starved = False
-        """Whether there was no stack left to record a frame."""
+        """Whether the stack was too full to record a frame."""
         self._tracer_left: object = None
         self._frames: list[Frame] = []
         self._sealer = _sealer() if sealed else None
@@ -74,8 +72,7 @@ class Recorder:
         self._file = code.co_filename
         self._codes = {id(one): one for one in _parts(code)}
         self._copies: dict[int, types.CodeType] = {}
-        """Copies of the program's own code that Python or the program has made, as `types.coroutine` does, kept so that no other has
-        their ids; `_codes` has what they are copies of."""
+        """Copies of the program's code, as `types.coroutine` makes, kept so that their ids stay theirs; `_codes` has the originals."""
         self._enter, self._stop, functions = self._trace_functions(
             entry, most_frames, sys.maxsize if depth is None else depth
         )
@@ -83,20 +80,20 @@ class Recorder:
         self._before = _state(functions) if sealed else []
 
     def start(self) -> None:
-        """From now on, what the entry runs is recorded."""
+        """Begin to record."""
         if self._sealer is not None:
             self._refuse_other_tracers()
         self._settrace(self._enter)
 
     def stop(self, tracer: Any) -> None:
-        """Nothing more is recorded; `tracer` is what `sys.gettrace` is to say from now on."""
+        """End recording, and restore `tracer` as the process's trace function."""
         self._tracer_left = self._gettrace()
         self._settrace(tracer)
         if self._sealer is not None:
             builtins.__dict__.update(self._builtins)  # what follows needs them
 
     def _refuse_other_tracers(self) -> None:
-        """Stop when the program calls `sys.settrace`. An audit hook stays as long as its process."""
+        """Stop the program if it calls `sys.settrace`, by an audit hook, which stays until the process ends."""
         caller, refuse, identity, limit = sys._getframe, self._stop, id, sys.getrecursionlimit()
         functions: tuple[Any, ...] = (*self._functions, Recorder.start, Recorder.stop)
         own = {id(one.__code__) for one in functions}
@@ -118,7 +115,7 @@ class Recorder:
         sys.addaudithook(hook)
 
     def frames(self) -> list[Frame]:
-        """The record.
+        """Return the recorded frames.
 
         Raises:
             ProgramError: recording was stopped, did not reach the entry's return, or cannot be believed.
@@ -150,7 +147,7 @@ class Recorder:
         return self._frames
 
     def _compare(self, sealer: Generator[int, Any, None]) -> None:
-        """Raises a ProgramError if the record is not the one that was sealed."""
+        """Raise a ProgramError if the record is not the sealed one."""
         again, characters = _sealer(), 0
         for frame in self._frames:
             again.send(_sealed(frame))
@@ -165,7 +162,7 @@ class Recorder:
             raise self._problem("forged", "changed the count of what is recorded")
 
     def _original(self, code: types.CodeType) -> types.CodeType | None:
-        """The program's own code that one with its file name is a copy of; None if its source has no such code."""
+        """Find the program's own code that `code` is a copy of; None if there is none."""
         for one in self._codes.values():
             if code.replace(co_flags=code.co_flags & ~_AWAITABLE, co_name=one.co_name) == one:
                 self._copies[id(code)] = code
@@ -179,10 +176,8 @@ class Recorder:
     def _trace_functions(
         self, entry: types.CodeType | None, most_frames: int, deepest: int
     ) -> tuple[_Function, Callable[[str, str], NoReturn], tuple[types.FunctionType, ...]]:
-        """The global trace function, what ends the program, and all functions that a record comes from.
-
-        They are closures, since they run at every line.
-        """
+        """Make the global trace function, the one that ends the program, and a list of all that make the record."""
+        # Closures, since they run at every line: a local is found faster than an attribute, and no program can replace it.
         identity, length, settrace, gettrace, later = id, len, self._settrace, self._gettrace, RUNS_LATER
         describe, items, original, instead = self._describe, _class_items, self._original, self.unreadable.instead
         file = self._file
@@ -202,7 +197,7 @@ class Recorder:
             raise Stop
 
         def enter(frame: types.FrameType, event: str, arg: Any) -> Any:
-            """Sees every call of Python code; returns what sees the rest of it, if it is to be recorded."""
+            """Trace a call, and return the trace function of its lines if it is recorded."""
             code = codes.get(identity(frame.f_code))
             if code is None and frame.f_code.co_filename != file:
                 return None
@@ -295,7 +290,7 @@ class Recorder:
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:
-    """The names that a class body has set, and their values. What no name can be, as after `locals()[5] = 1`, is left out."""
+    """List the names and values that a class body has set, without keys such as `locals()[5]`."""
     pairs = dict.items(known) if isinstance(known, dict) else [(name, known[name]) for name in known]
     return [(name, value) for name, value in list(pairs) if type(name) is str and can_be_name(name)]
 
@@ -314,7 +309,7 @@ def _sealed(frame: Frame) -> tuple[Any, ...]:
 
 
 def _sealer() -> Generator[int, Any, None]:
-    """A running hash of all that is sent to it: a local of a generator, which nothing outside can set."""
+    """Start a running hash of what is sent to it, in a generator's local, which nothing outside can set."""
 
     def running() -> Generator[int, Any, None]:
         digest, total = hash, 0
@@ -327,7 +322,7 @@ def _sealer() -> Generator[int, Any, None]:
 
 
 def _state(functions: tuple[types.FunctionType, ...]) -> list[object]:
-    """All that the functions are and see, but for the count they keep: the same objects as long as nothing is replaced."""
+    """List the objects that functions consist of, but for their count `written`, to notice replacements."""
     state: list[object] = [Event.__hash__]
     own: list[Any] = [*functions, Frame.__init__]
     for one in own:

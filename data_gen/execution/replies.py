@@ -1,7 +1,6 @@
-"""Check of a sandbox's replies, before anything else touches them.
+"""Check of a sandbox's replies, before anything else reads them.
 
-A program can write to the pipe that its frames travel through, and what it writes is data: whatever is no trace of this
-program becomes the outcome `forged`.
+A program can write to the pipe of its frames: whatever is no trace of this program becomes the outcome `forged`.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class _Traced(_Strict):
 
 
 class _Forged(Exception):
-    """Caught in `read`: what is wrong with the reply."""
+    """Fault of a reply, caught in `read`."""
 
 
 def _forged(what: str) -> NoReturn:
@@ -72,13 +71,13 @@ def _forged(what: str) -> NoReturn:
 
 
 def read(data: bytes, program: Program) -> Trace:
-    """The trace that a reply, which is JSON, holds. A long one has a tracer's form: in another, such as many empty lists, memory is
-    24 times the text.
+    """Read the trace in a reply, which is JSON.
 
     Raises:
         ProgramError: the reported one; kind `forged` if the reply is anything else.
     """
     try:
+        # Long replies must have a tracer's form: others, such as many empty lists, take 24 times their size to parse.
         if len(data) > _LONG and not _FRAMES.fullmatch(data):
             _forged("what is not in the form of a trace")
         if not data.startswith(b'{"error"'):
@@ -134,6 +133,6 @@ def _frames(replied: list[_Reply], program: Program) -> list[Frame]:
 
 
 def _first_lines(program: Program) -> set[int]:
-    """The lines that an entry's CALL may show: a marked one, or, of a decorated function, its first decorator."""
+    """Find the lines that an entry's CALL may show: marked ones and decorators."""
     lines = enumerate(program.source_lines(), start=1)
     return {number for number, line in lines if MARKER in line or line.lstrip().startswith("@")}

@@ -1,7 +1,7 @@
-"""Trace untrusted programs in a child process with limits on time, memory, output, frames, files, processes and network.
+"""Sandbox that traces untrusted programs in child processes with limits.
 
-A server process that has imported only the tracer forks once per program, which costs a few milliseconds instead of an
-interpreter's start. Results come back as JSON, never as pickles.
+A server that has imported only the tracer forks once per program: a few milliseconds in place of an interpreter's start. Results
+are JSON, never pickles.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class TracerConfig(Settings):
 
 
 class Environment(NamedTuple):
-    """Interpreter and isolation of a program's run: part of every record."""
+    """Interpreter and isolation of a program's run, as recorded."""
 
     python: str
     isolation: str
 
 
 class Sandbox:
-    """A warmed server that traces one program after another, each in a fork of its own. Use as a context manager.
+    """A server that traces one program after another, each in its own fork; a context manager.
 
     `libraries`: folders and files that programs may read.
     """
@@ -110,7 +110,7 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """End the server and all that came of it."""
+        """End the server and its processes, and remove its folder."""
         if self._server is None:
             return
         for pipe in (self._server.stdin, self._server.stdout, self._server.stderr):
@@ -127,34 +127,33 @@ class Sandbox:
         self._remove()
 
     def _kill(self, known: bool = False) -> None:
-        """Kill the server, bubblewrap's processes around it and what programs started; `known`: only those seen at the start."""
+        """Kill the server, bubblewrap's processes and descendants; `known`: only those seen at the start."""
         assert self._server is not None
-        found = list(self._tree)
+        processes = list(self._tree)
         with contextlib.suppress(psutil.Error):
-            found += [] if known else psutil.Process(self._server.pid).children(recursive=True)
-        for process in found:
+            processes += [] if known else psutil.Process(self._server.pid).children(recursive=True)
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
 
     @property
     def environment(self) -> Environment:
-        """The interpreter's name and version, and the isolation in use with what holds; starts the server."""
+        """Return interpreter and isolation; starts the server."""
         self._start()
         return self._environment
 
     def trace(self, program: Program, depth: int | None = None) -> Trace:
-        """The program's trace; with `depth`, only the frames of calls down to that level (0: the entry point's own).
+        """Trace a program, down to call level `depth` if given (0: the entry point's own frames).
 
         Raises:
-            ProgramError: as `tracer.trace`; kind `time`, `memory` or `killed` when a limit ended the process; kind `process`,
-                `thread`, `network`, `files` or `native` when the program tried what it may not; kind `forged` when what came
-                back is not a trace of this program.
+            ProgramError: as `tracer.trace`; `time`, `memory` or `killed`: a limit ended the process; `process`, `thread`,
+                `network`, `files` or `native`: the program tried what it may not; `forged`: the reply is no trace of it.
             ConfigError: the server does not start.
         """
         return read(self.reply(program, depth), program)
 
     def reply(self, program: Program, depth: int | None = None, again: bool = False, plain: bool = False) -> bytes:
-        """Return what `replies.read` makes the program's trace of: the same bytes are the same trace. The rest as `tracer.trace`."""
+        """Return the reply that `replies.read` reads; arguments as of `tracer.trace`."""
         limits = self.config.model_dump(exclude={"python", "isolation"})
         about = {"code": program.code, "name": program.name, "depth": depth, "again": again, "plain": plain}
         request = {**about, "limits": limits}
@@ -164,7 +163,7 @@ class Sandbox:
         return problem_writer()("killed", f"{program.name}: ended the sandbox's server") if reply is None else reply
 
     def _exchange(self, request: dict[str, Any]) -> bytes | None:
-        """The server's reply, None if it ended or had to be ended; the next program then gets a new one."""
+        """Return the server's reply; None if the server ended, after which the next program gets a new one."""
         self._start()
         assert self._server is not None
         assert self._server.stdin is not None
@@ -202,10 +201,12 @@ class Sandbox:
         assert self._server.stderr is not None
         hello = receive(self._server.stdout)
         if hello is None:
-            said = self._server.stderr.read().decode(errors="replace").strip().split("\n")[-1]
+            last_line = self._server.stderr.read().decode(errors="replace").strip().split("\n")[-1]
             self.close()
             python = find_interpreter(self.config.python).path
-            raise ConfigError(f"tracer: {python} does not start the sandbox (Python 3.10 or later is needed): {said}")
+            raise ConfigError(
+                f"tracer: {python} does not start the sandbox (Python 3.10 or later is needed): {last_line}"
+            )
         if "problem" in hello:
             self.close()
             raise ConfigError(f"task.tracer.isolation {name}: {hello['problem']}; {WAY_OUT}")
@@ -217,7 +218,7 @@ class Sandbox:
 
 
 def _watch(box: weakref.ref[Sandbox], server: subprocess.Popen[bytes]) -> None:
-    """Kill a sandbox's server that did not answer by the deadline. One thread for all its programs: a timer for each costs more."""
+    """Kill a sandbox's server that misses its deadline, in one thread, since a timer per program costs more."""
     while server.returncode is None and (sandbox := box()) is not None:
         if time.monotonic() > sandbox._deadline and sandbox._server is server:
             sandbox._kill()
@@ -228,6 +229,6 @@ def _watch(box: weakref.ref[Sandbox], server: subprocess.Popen[bytes]) -> None:
 
 @lru_cache(maxsize=8)
 def announce(isolation: str) -> None:
-    """Say once in a command, on stderr, what walls programs in."""
+    """Log the isolation once per command."""
     if multiprocessing.parent_process() is None:
         log.warning("programs run under isolation %s", isolation)

@@ -1,7 +1,7 @@
-"""The system calls that a traced program may make, as a seccomp filter: a list of what is allowed, all else is refused.
+"""Seccomp filter of the system calls that a traced program may make; all others are refused.
 
-Numbers are of the kernel's own tables (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h). On another
-architecture there is no filter. The sandbox's server imports this module: it stays light.
+Numbers are the kernel's (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h). Other architectures have no
+filter. The sandbox's server imports this module: it stays light.
 """
 
 from __future__ import annotations
@@ -104,10 +104,9 @@ Instruction = tuple[int, int, int, int]
 
 
 def compile_filter(machine: str, metadata: bool, truncate: bool) -> bytes | None:
-    """The filter for an architecture as the kernel takes it, or None where there is no table for it.
+    """Compile the filter for an architecture, None if it has no table; `for_process` completes it.
 
-    `metadata` allows changes of modes, owners and times; `truncate` the call that truncates by path, for where something else
-    restricts it. `for_process` completes the filter.
+    `metadata`: allow changes of modes, owners and times. `truncate`: allow truncation by path, if something else restricts it.
     """
     if machine not in ARCHITECTURES or struct.calcsize("P") != 8:
         return None
@@ -136,19 +135,19 @@ def compile_filter(machine: str, metadata: bool, truncate: bool) -> bytes | None
 
 
 def for_process(code: bytes, process: int) -> bytes:
-    """The filter with a program's own process id where it stands in a rule."""
+    """Put a program's process id into the filter's rules."""
     return code.replace(struct.pack("<I", _SELF), struct.pack("<I", process))
 
 
 def native_filter(metadata: bool, truncate: bool) -> bytes | None:
-    """The filter for this machine, see `compile_filter`."""
+    """Compile the filter for this machine."""
     return compile_filter(platform.machine(), metadata, truncate)
 
 
 def numbers(table: str, column: int) -> dict[str, int]:
-    """The system calls of a table with their numbers on one architecture."""
+    """Map the system calls of a table to their numbers on one architecture."""
     rows = (row.split(":") for row in table.split())
-    return {name: int(found[column]) for name, *found in rows if found[column] != "-"}
+    return {name: int(columns[column]) for name, *columns in rows if columns[column] != "-"}
 
 
 def _refusal(error: int) -> list[Instruction]:
@@ -172,7 +171,7 @@ def _checked(checks: tuple[_Check, ...]) -> list[Instruction]:
 
 
 def _search(steps: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """A binary search for the step that the number in the accumulator is on; the kernel runs it for every number it knows."""
+    """Compile a binary search for the step of the accumulator's number."""
     if len(steps) == 1:
         return steps[0][1]
     middle = len(steps) // 2

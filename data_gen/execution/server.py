@@ -1,7 +1,7 @@
-"""The sandbox's server process: reads programs from standard input, forks for each, replies with its frames.
+"""Server of the sandbox: reads programs from standard input, forks for each, replies with its frames.
 
-Started by `isolation.server_command`, perhaps by another interpreter than ours, so that nothing but the standard library is used.
-Imports stay few and light: with subprocess, tempfile and shutil in it a process takes 1.5 times as long to fork.
+Perhaps run by another interpreter, so it uses the standard library alone. Imports stay few: with subprocess, tempfile and shutil
+a fork takes 1.5 times as long.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ _WATCH_SECONDS = 0.2
 
 
 def serve(base: str, isolation: str, *libraries: str) -> None:
-    """Say hello, then answer requests until standard input ends; each program runs in a new folder in `base`, which is emptied, and
-    may read the folders `libraries`."""
+    """Say hello, then answer requests until standard input ends.
+
+    Each program runs in a new folder in `base`, which is emptied, and may read `libraries`.
+    """
+    # Programs must not reach the pipes by their usual numbers.
     replies = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
     null = os.open(os.devnull, os.O_RDWR)
@@ -56,7 +59,7 @@ def serve(base: str, isolation: str, *libraries: str) -> None:
 
 
 def _walls(base: str, isolation: str, libraries: Sequence[str]) -> tuple[dict[str, Any], Walls | None]:
-    """Return what the hello says of the walls, and the walls; none where none are asked for, or none are needed and none work."""
+    """Set up the walls; return what the hello says of them, and the walls, if any."""
     try:
         from remedy.data_gen.execution import kernel
         from remedy.data_gen.execution.walls import Walls
@@ -72,8 +75,8 @@ def _walls(base: str, isolation: str, libraries: Sequence[str]) -> tuple[dict[st
 
 
 def _make(folder: str, base: str, walls: Walls | None) -> bool:
-    """Make the next program's folder anew, which alone is left in `base`: one that once held many files stays large. False if the last
-    program, which no wall held, left no place for it."""
+    """Make the next program's folder, alone in `base`; False if the last program, held by no wall, prevents it."""
+    # A new folder each time: one that once held many files stays large.
     for last in (False, True):
         try:
             with contextlib.suppress(OSError):
@@ -97,7 +100,7 @@ def _version() -> str:
 
 
 def _run(request: dict[str, Any], folder: str, walls: Walls | None, parent: select.poll) -> tuple[bytes, int]:
-    """The reply as JSON (the child's own, passed on unread, or what ended it) and the child, which may still live."""
+    """Run one program; return the reply (the child's, unread, or why it ended) and the child, which may live."""
     limits, name = request["limits"], request["name"]
     token = os.urandom(16)
     reader, writer = os.pipe()
@@ -134,23 +137,21 @@ def _problem(kind: str, name: str, message: str) -> bytes:
 
 
 def _end(child: int) -> None:
-    """Kill what is left of a program: its process group, and processes that left the group, which come back to this one.
-
-    If they multiply faster than they die, end this server: with bubblewrap that ends them all.
-    """
+    """Kill what is left of a program: its process group, and orphans, which became this process's children."""
     _kill(os.killpg, child)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         try:
-            found, _ = os.waitpid(-1, os.WNOHANG)
+            ended, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return
-        if not found:
+        if not ended:
             for process in _children():
                 _kill(os.kill, process)
             time.sleep(0.001)
+    # They multiply faster than they die: with bubblewrap, this process's end is theirs.
     os._exit(1)
 
 
@@ -220,11 +221,11 @@ def _child(
 
 
 def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
-    """Return what sends a program's reply and ends its process.
+    """Make what sends a program's reply and ends its process.
 
-    The token tells the tracer's own reply from what else a program may have written to the pipe. All that is needed is bound
-    before the program runs: it may replace what it finds in a module.
+    The token tells the tracer's reply from what a program may have written to the pipe.
     """
+    # Bound before the program runs, which may replace what it finds in a module.
     pack, length, write, leave = struct.pack, len, os.write, os._exit
 
     def answer(reply: bytes) -> NoReturn:
@@ -239,9 +240,9 @@ def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
 def _collect(
     reader: int, seconds: float, most: int, folder: str, parent: select.poll
 ) -> tuple[bytes | None, Literal["", "time", "files"]]:
-    """The child's message, or None if it ended before the message was whole, or has to be, for want of time or of space for files.
+    """Read the child's message; None if it ended before the message was whole, or is to be killed for time or files.
 
-    An honest one is in the child's memory, of `most` bytes, three times when it is sent: to read a longer one would only fill ours.
+    `most`: the child's memory in bytes.
     """
     now = time.monotonic()
     deadline, watch = now + seconds, now + _WATCH_SECONDS
@@ -263,6 +264,7 @@ def _collect(
         if not chunk:
             return None, ""
         data += chunk
+        # An honest child holds its message three times in memory when it sends it.
         if len(data) > most // 3:
             return None, ""
     return bytes(data[8:]), ""

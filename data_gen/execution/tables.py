@@ -1,7 +1,7 @@
 """Text of NumPy's arrays and pandas' tables: shape, types, and the first values. Neither library is needed.
 
-An array is told by its type, which no program can make or change, and read by its C functions alone. Tables are told by pandas'
-classes, imported before the program runs, and read by its own functions, which run as they do for a table's `repr`.
+Arrays are recognised by a type that no program can make, and read by C functions alone. Tables are recognised by pandas' classes,
+imported before the program runs, and read by pandas' own code, as for their `repr`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 MOST_VALUES, MOST_LINES = 64, 16
-"""Values of an array, and rows and columns of a table, that are written."""
+"""Values of an array, and rows and columns of a table, that are written at most."""
 HEAP_TYPE = 1 << 9
-"""The flag of types that are made while Python runs, as every `class` is."""
+"""Flag of types made at run time, such as every `class`."""
 _NUMBERS = (("i", "int"), ("u", "uint"), ("f", "float"), ("c", "complex"))
 
 Text = Callable[[Any], str]
 
 
 def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
-    """Make what tells the type of an array, and what writes one, `<ndarray shape=(2, 3) dtype=int64 [[1 2 3] [4 5 6]]>`; `text` writes
-    what is in it."""
+    """Make a test for arrays and their writer: `<ndarray shape=(2, 3) dtype=int64 [[1 2 3] [4 5 6]]>`."""
     flags, heap = type.__dict__["__flags__"].__get__, HEAP_TYPE
     name, module, own = type.__dict__["__name__"].__get__, type.__dict__["__module__"].__get__, object.__getattribute__
     length, string, most, numbers = len, str, slice(0, MOST_VALUES), _NUMBERS
@@ -32,18 +31,18 @@ def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
         shape, dtype, first = own(value, "shape"), own(value, "dtype"), own(value, "flat")[most]
         code = dtype.kind
         # StringDType's own text has the repr of what stands for a missing string, with its address.
-        said = "bool" if code == "b" else "StringDType" if code == "T" else dtype.str
-        for one, kind in numbers:
-            if code == one:
-                said = f"{kind}{8 * dtype.itemsize}"
+        dtype_text = "bool" if code == "b" else "StringDType" if code == "T" else dtype.str
+        for letter, kind in numbers:
+            if code == letter:
+                dtype_text = f"{kind}{8 * dtype.itemsize}"
         # Numbers and dates as short as tells them apart; Python's own are longer.
-        left = first.astype("U").tolist() if code in "fcMm" else [text(one) for one in first.tolist()]
+        left = first.astype("U").tolist() if code in "fcMm" else [text(item) for item in first.tolist()]
         left.reverse()
 
         def block(axis: int) -> str:
             if axis == length(shape):
-                found: str = left.pop()
-                return found
+                value_text: str = left.pop()
+                return value_text
             parts: list[str] = []
             for _ in range(shape[axis]):
                 if not left:
@@ -52,14 +51,16 @@ def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
                 parts.append(block(axis + 1))
             return f"[{' '.join(parts)}]"
 
-        return f"<ndarray shape={string(shape)} dtype={said} {block(0) if left else '[]'}>"
+        return f"<ndarray shape={string(shape)} dtype={dtype_text} {block(0) if left else '[]'}>"
 
     return is_array, array
 
 
 def table_writer(text: Text, code: str) -> tuple[Callable[[type], bool], Text]:
-    """Make what tells the type of a DataFrame or Series, and what writes one, `<DataFrame shape=(1, 2) columns={'a': int64, 'b': str}
-    rows={0: [1, 'x']}>`. Without `pandas` in the program's code there are none."""
+    """Make a test for tables and their writer: `<DataFrame shape=(1, 2) columns={'a': int64, 'b': str} rows={0: [1, 'x']}>`.
+
+    Without `pandas` in the program's code there are no tables.
+    """
     frame, series, shape_of, types_of, place_of, rows_of, framed, length_of = _pandas(code)
     exact_type, string, many, most, label_of = type, str, list, MOST_LINES, type.__dict__["__name__"].__get__
 
@@ -68,12 +69,12 @@ def table_writer(text: Text, code: str) -> tuple[Callable[[type], bool], Text]:
 
     def table(value: Any) -> str:
         kind = exact_type(value)
-        one = kind is series
-        shape, whole = (length_of(value), framed(value)) if one else (shape_of(value), value)
+        is_series = kind is series
+        shape, whole = (length_of(value), framed(value)) if is_series else (shape_of(value), value)
         rows, columns = shape_of(whole)
         part = place_of(whole)[:most, :most]
         heads = [f"{text(head)}: {string(of)}" for head, of in zip(part.columns, types_of(part).tolist())]
-        cells = [line[0] if one else many(line) for line in rows_of(part, index=False, name=None)]
+        cells = [line[0] if is_series else many(line) for line in rows_of(part, index=False, name=None)]
         lines = [f"{text(label)}: {text(cell)}" for label, cell in zip(part.index, cells)]
         heads += ["..."] * (columns > most)
         lines += ["..."] * (rows > most)
@@ -84,7 +85,7 @@ def table_writer(text: Text, code: str) -> tuple[Callable[[type], bool], Text]:
 
 
 def _pandas(code: str) -> tuple[Any, ...]:
-    """Its two classes and the functions that read them, bound before the program may replace them; None where there are none."""
+    """Return pandas' two classes and the functions that read them, before a program can replace them; else None."""
     if "pandas" in code:
         try:
             frame, series = (__import__("pandas").__dict__[name] for name in ("DataFrame", "Series"))

@@ -1,6 +1,6 @@
-"""Run a program for real and yield its frames: exactly CPython's `sys.settrace` events inside the program's source.
+"""Tracer of a program's run: exactly CPython's `sys.settrace` events inside its source.
 
-`trace` runs in this process and trusts the program; `sandbox.Sandbox` runs the same function in a limited child.
+`trace` runs in this process; `sandbox.Sandbox` runs it in a limited child.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _PLACES, _STEP = 256, 93
 
 @dataclass(frozen=True, slots=True)
 class TraceLimits:
-    """Bounds that the tracer itself enforces: number of frames, characters of recorded values in all, and what values may be shown."""
+    """Limits that the tracer enforces: frames, characters of all values, and the values that may be shown."""
 
     frames: int = 100_000
     output: int = 16_000_000
     unreadable: bool = True
-    """Whether a value may be shown whose own repr raises."""
+    """Whether a value whose repr raises may be shown."""
     attributes: bool = False
-    """Whether objects without a repr of their own are shown with their attributes."""
+    """Whether objects without their own repr show attributes."""
 
 
 def trace(
@@ -49,22 +49,18 @@ def trace(
     again: bool = False,
     plain: bool = False,
 ) -> Trace:
-    """Run the program's marked entry point in this process and record its frames, of calls down to level `depth` if given
-    (0: the entry point's own), which makes the trace of a program that runs too long short.
+    """Run a program's marked function in this process, and record its first run.
 
-    The trace is of the first run of the marked function, from its call to its return. An exception that leaves it ends the
-    trace normally: its EXCEPTION and RETURN frames are the record. No exception of the program's leaves this function.
-    What it draws from `random` is what follows `random.seed(0)`.
-    `untrusted`: this process is the program's own. The record is sealed against it, and no interrupt is the user's. Its audit hook
-    stays until the process ends and slows all that follows: trace one such program a process.
-    `again`: this is a second run, which finds out what is of a run and not of the program: objects are to have other addresses, in
-    another order, and one that reads the clock has no trace.
-    `plain`: nothing is traced; there are frames of the entry's call and its return alone, and the trace's `end`.
+    `depth`: record calls down to this level alone (0: the entry point's own frames). An exception that leaves the function ends
+    the trace with EXCEPTION and RETURN frames; none leaves `trace`. `random` is seeded with 0.
+    `untrusted`: the process is the program's own. The record is sealed, and an audit hook stays until the process ends: trace one
+    such program per process.
+    `again`: a second run. Objects have other addresses in another order, and a program that reads the clock has no trace.
+    `plain`: trace nothing; the frames are the entry's call and return alone.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
-            shown, exceeds a limit, meddles with the tracer, or runs out of memory, which says more of the machine than of the
-            program.
+            shown, exceeds a limit, meddles with the tracer, or runs out of memory.
     """
     limits = limits or TraceLimits()
     in_the_way = _objects() if again else []
@@ -124,20 +120,20 @@ def trace(
         raise ProgramError("memory", f"{program.name}: ran out of memory")
     if plain:
         source = program.physical_lines()[entry.line - 1]
-        around = [Frame(Event.CALL, entry.line, source, {}), Frame(Event.RETURN, entry.line, source, None, end)]
-        return Trace(program, around, end=end)
-    found = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count, end=end)
+        outer_frames = [Frame(Event.CALL, entry.line, source, {}), Frame(Event.RETURN, entry.line, source, None, end)]
+        return Trace(program, outer_frames, end=end)
+    traced = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count, end=end)
     if clock:
         source = program.physical_lines()[clock[0] - 1].strip()
         raise ProgramError(
             "unstable", f"{program.name}: reads the clock, which says something else later, at `{source}`"
         )
-    return found
+    return traced
 
 
 @contextlib.contextmanager
 def _seeded(program: Program) -> Iterator[None]:
-    """While a program runs that names `random`, its module draws the same in every run."""
+    """Seed `random` while a program runs that names it."""
     if "random" not in program.code:  # to import it takes longer than to trace
         yield
         return
@@ -152,19 +148,18 @@ def _seeded(program: Program) -> Iterator[None]:
 
 
 def _objects() -> list[object]:
-    """Objects of all small sizes, and of the kinds of which Python keeps some to use again: they take the first places in memory.
+    """Make small objects that take the first addresses, so that later objects get others, in another order.
 
-    Of the places after those every other one is free, to be given out criss-cross: so what follows has another order in sets, and by
-    address.
+    Of all small sizes, and of the kinds that Python keeps for reuse. After them, every other address is free, in mixed order.
     """
     kept: list[object] = []
     for size in range(0, 256, 16):
-        made: list[object] = [bytes(size) if size else object() for _ in range(_PLACES)]
+        same_size: list[object] = [bytes(size) if size else object() for _ in range(_PLACES)]
         for place in range(0, _PLACES, 2):
-            at = place * _STEP % _PLACES
-            if at >= _PLACES // 2:  # the first places, which a first run took, stay taken
-                made[at] = None
-        kept.append(made)
+            index = place * _STEP % _PLACES
+            if index >= _PLACES // 2:  # the first places, which a first run took, stay taken
+                same_size[index] = None
+        kept.append(same_size)
     kept.extend(tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037))
     kept.extend(make() for make in (list, dict, set) for _ in range(137))
     return kept
@@ -178,7 +173,7 @@ def _compiled(program: Program) -> types.CodeType:
 
 
 def _entry_code(program: Program, code: types.CodeType, entry: EntryPoint) -> types.CodeType | None:
-    """The code of the marked function; None if the compiler left it out, as what follows a `raise`."""
+    """Find the marked function's code; None if the compiler left it out, as after a `raise`."""
     for constant in code.co_consts:
         if not isinstance(constant, types.CodeType) or constant.co_name != entry.name:
             continue
@@ -207,7 +202,7 @@ def _load(program: Program, code: types.CodeType, module: types.ModuleType) -> N
 
 
 class _Interrupts:
-    """Tells a KeyboardInterrupt of the user's, which ends us, from one that the program raises, which is its own affair."""
+    """Context in which a user's interrupt is told from a KeyboardInterrupt of the program."""
 
     def __enter__(self) -> None:
         self.seen = False

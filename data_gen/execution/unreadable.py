@@ -1,4 +1,4 @@
-"""Values whose own repr raises: what is shown in their place, and why a program ends where nothing is to be."""
+"""Values whose own repr raises: their replacement, or the program's outcome."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ _exact_type, _is_subclass = type, issubclass
 
 
 class Unreadable:
-    """Those of one program. `refuses`: the first ends it."""
+    """Unreadable values of one program. `refuses`: the first ends it."""
 
     def __init__(self, refuses: bool) -> None:
         self.count = 0
-        """How many are shown as `object` would."""
+        """Number of values written as `object` would."""
         self._refuses = refuses
         self._handlers: list[Any] = []
 
     def start(self) -> None:
-        """The program is about to be loaded."""
+        """Note the signal handlers before the program is loaded."""
         self._handlers = _signal_handlers()
 
     def instead(self, value: Any, error: Exception, frame: types.FrameType) -> Value:
-        """Return what is shown of a value whose repr raised an error, in a frame. Raises the error where that is to end the program."""
+        """Replace a value whose repr raised `error`; raise it if it is to end the program."""
         kind = _exact_type(error)
         if kind is ValueError:  # perhaps of an int with more digits than Python writes
             try:
                 return describe_long(value)
             except Exception:
                 pass
-        lacks = _is_subclass(kind, MemoryError) or (_is_subclass(kind, RecursionError) and _is_deep(frame))
-        if lacks or self._refuses or self.is_interrupted():
+        lacks_room = _is_subclass(kind, MemoryError) or (_is_subclass(kind, RecursionError) and _is_deep(frame))
+        if lacks_room or self._refuses or self.is_interrupted():
             raise error
         self.count += 1
         return describe_object(value)
 
     def why(self, error: BaseException, source: str) -> tuple[str, str]:
-        """The outcome, and what to say, of an error that ends the program at a line."""
+        """Return the outcome and message of an error that ends the program at a line."""
         kind = _exact_type(error)
         if _is_subclass(kind, RecursionError):
             return "recursion", f"recursed too deeply to be traced, at `{source}`"
@@ -56,12 +56,12 @@ class Unreadable:
         return "repr", f"the repr of a value raised {type_name(kind)}, at `{source}`"
 
     def is_interrupted(self) -> bool:
-        """Say if an error may come of a signal handler that the program has set, which Python runs between any two instructions."""
+        """Say if the program changed a signal handler, which may raise between any two instructions."""
         return not all(map(is_, _signal_handlers(), self._handlers))
 
 
 def _is_deep(frame: types.FrameType | None) -> bool:
-    """Say if so much of the stack is in use that what fails for want of it may not fail with less below."""
+    """Say if over a quarter of the stack is in use: with less, the same repr may not fail."""
     room = sys.getrecursionlimit() // 4
     while frame is not None and room:
         frame, room = frame.f_back, room - 1

@@ -1,7 +1,7 @@
-"""The kernel's walls around one program: Landlock for files, seccomp for system calls, a user id that owns nothing.
+"""Kernel walls around a program: Landlock for files, seccomp for system calls, a user id that owns nothing.
 
-The server prepares them once and its children enter them, before the program runs. Whatever is bought here is tried first, in a
-child, so that `Walls.holds` says what does hold on this machine.
+The server prepares them once, and each child enters them before its program runs. They are tried first, in a child, so that
+`Walls.holds` is true on this machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SYSTEM = (
 
 
 class Identity(NamedTuple):
-    """User of a program's process: a user id to change to, and the capabilities that it keeps."""
+    """User id that a program's process takes, and the capabilities it keeps."""
 
     name: str
     user: int | None
@@ -45,11 +45,11 @@ _ROOT = (
 class Walls:
     """Walls that work here, for programs in sub-folders of `base`.
 
-    `namespaces`: the file system is a namespace of the sandbox's own. `libraries`: folders that a program may read too. `most`: no
-    later version of Landlock than this.
+    `namespaces`: whether the file system is the sandbox's own. `libraries`: folders that programs may read. `most`: the latest
+    version of Landlock to use.
 
     Raises:
-        OSError: Landlock does not work here, or a program could not run behind it; not so in namespaces, which hold by themselves.
+        OSError: a program cannot run behind the walls, or there is neither Landlock nor a namespace.
     """
 
     def __init__(self, base: str, namespaces: bool, libraries: Sequence[str] = (), most: int = 99) -> None:
@@ -79,12 +79,12 @@ class Walls:
     def _take(self, identity: Identity, namespaces: bool) -> None:
         self.identity = identity
         self.metadata = namespaces and (identity.user is not None or os.geteuid() != 0)
-        """Whether modes, owners and times may be changed: only where all that is outside is read-only or another user's."""
+        """Whether modes, owners and times may be changed: only if all else is read-only or another user's."""
         self.filter = native_filter(self.metadata, truncate=self.abi >= 3 or namespaces)
 
     @property
     def holds(self) -> list[str]:
-        """Return what holds, in words."""
+        """List the walls that hold."""
         landlock = [f"Landlock ABI {self.abi}"] if self.abi else []
         return [*landlock, "seccomp" if self.filter else "no seccomp on this architecture", self.identity.name]
 
@@ -94,7 +94,7 @@ class Walls:
             os.chown(folder, self.identity.user, self.identity.user)
 
     def enter(self) -> None:
-        """Restrict this process, for good: files to the working folder, calls to the filter's, its user to one that owns nothing."""
+        """Restrict this process for good to its working folder, the filter's calls and a powerless user."""
         server = os.getppid()
         kernel.control(*kernel.NO_NEW_PRIVILEGES)
         if self.abi:
@@ -114,7 +114,7 @@ class Walls:
             kernel.install_filter(for_process(self.filter, os.getpid()))
 
     def _problem(self, base: str) -> str:
-        """Say why a program could not run behind these walls, or what they do not hold, tried in a child; else an empty string."""
+        """Try the walls in a child, and say what fails, or return an empty string."""
         folder = os.path.join(base, "tried")
         os.mkdir(folder)
         reader, writer = os.pipe()
@@ -122,13 +122,13 @@ class Walls:
         if child == 0:
             self._try(folder, base, writer)
         os.close(writer)
-        said = b""
+        message = b""
         while part := os.read(reader, 4096):
-            said += part
+            message += part
         os.close(reader)
         _, status = os.waitpid(child, 0)
         os.rmdir(folder)
-        return said.decode() or ("" if status == 0 else f"ended with status {status}")
+        return message.decode() or ("" if status == 0 else f"ended with status {status}")
 
     def _try(self, folder: str, base: str, writer: int) -> NoReturn:
         step = "the walls"
@@ -165,8 +165,7 @@ def _refused(call: Callable[[], object]) -> None:
 
 
 def readable(base: str, more: Sequence[str] = ()) -> list[str]:
-    """Return what a program may read: its interpreter's libraries, what those need, and `more`, but no folder that has a user's folder
-    in it."""
+    """List what a program may read: Python's libraries, what they need, and `more`, but no folder above the user's or `base`."""
     libraries = os.path.dirname(os.__file__)
     kept = ("site-packages", "dist-packages", "lib-dynload")
     packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in kept)]

@@ -1,6 +1,6 @@
 """Messages between the sandbox and its server: length-prefixed JSON.
 
-A module of its own because the server imports it: every module there makes every fork slower.
+Its own module, since every module that the server imports makes forks slower.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remedy.data_gen.execution.program import Event, Frame, Trace
 
 
 def send(pipe: IO[bytes], data: bytes) -> None:
-    """Write one length-prefixed message, which is JSON."""
+    """Write one length-prefixed message."""
     pipe.write(struct.pack("<Q", len(data)) + data)
     pipe.flush()
 
@@ -24,14 +24,14 @@ def receive(pipe: IO[bytes]) -> Any:
     """Read one message; None at the end of the stream.
 
     Raises:
-        ValueError, RecursionError: it is no JSON, or JSON that is nested too deeply.
+        ValueError, RecursionError: it is no JSON, or nested too deeply.
     """
     data = receive_bytes(pipe)
     return None if data is None else json.loads(data)
 
 
 def receive_bytes(pipe: IO[bytes]) -> bytes | None:
-    """Read one message unread; None at the end of the stream."""
+    """Read one message as bytes; None at the end of the stream."""
     header = pipe.read(8)
     if len(header) < 8:
         return None
@@ -43,7 +43,7 @@ def receive_bytes(pipe: IO[bytes]) -> bytes | None:
 
 
 def problem_writer() -> Callable[[str, str], bytes]:
-    """Return what writes the reply that there is no trace: the kind of a ProgramError, and its message. As `reply_writer`."""
+    """Make a writer of a ProgramError's kind and message, as `reply_writer`."""
     encode = _encoder()
 
     def write(kind: str, message: str) -> bytes:
@@ -53,10 +53,7 @@ def problem_writer() -> Callable[[str, str], bytes]:
 
 
 def reply_writer() -> Callable[[Trace], bytes]:
-    """Return what writes a trace as a reply, which `replies.read` reads back.
-
-    Made before a program runs, of what a program cannot replace afterwards.
-    """
+    """Make a writer of traces, before a program runs that could replace its parts; `replies.read` is its inverse."""
     encode = _encoder()
     events = {event: event.value for event in Event}
 
@@ -73,7 +70,7 @@ def reply_writer() -> Callable[[Trace], bytes]:
 
 
 def _encoder() -> Callable[[Any], Iterable[str]]:
-    """`json.dumps` in pieces, by C code that looks nothing up."""
+    """Make `json.dumps` in pieces, in C code that looks up no name."""
     if c_make_encoder is None:  # an interpreter that is not CPython
         return json.JSONEncoder().iterencode
     encoder = c_make_encoder(None, None, encode_basestring_ascii, None, ": ", ", ", False, False, True)

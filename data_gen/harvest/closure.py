@@ -1,6 +1,6 @@
-"""Self-contained programs: of a package's modules, the statements that one function needs.
+"""Self-contained programs: the statements of a package that one function needs.
 
-What is needed of the standard library is imported; what is needed of the package is copied, from its other modules too.
+Names of the standard library are imported; the package's own are copied, from its other modules too.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from pathlib import Path
 from remedy.data_gen.harvest.modules import DEFINITIONS, Module, bound, imports, needed, read
 
 MOST_CHARACTERS = 8_000
-"""Of a program."""
+"""Length of a program, at most."""
 _OF_MODULES = {"__name__", "__doc__", "__package__", "__spec__", "__builtins__", "__debug__"}
 _OWN_NAMES = ("f", "main")
 """Names that the program's last lines bind."""
 
 
 class Refused(Exception):
-    """Says why a function has no self-contained program."""
+    """Reason why a function has no self-contained program."""
 
 
 def closed(root: Path, module: Module, function: ast.FunctionDef) -> str:
-    """A program that defines the function and all that it needs.
+    """Write a program that defines a function and all that it needs.
 
-    `root`: the folder that the package is imported from. Decorators of the package's that cannot be taken along are left out.
+    `root`: the folder that the package is imported from.
 
     Raises:
-        Refused: it cannot be made, or is too long.
+        Refused: there is no such program, or it is too long.
     """
     try:
         try:
             code = _Closure(root, module, function, True).code()
         except Refused:
+            # A decorator may be all that cannot be copied; the function is often worth having without it.
             if not function.decorator_list:
                 raise
             code = _Closure(root, module, function, False).code()
@@ -49,7 +50,7 @@ def closed(root: Path, module: Module, function: ast.FunctionDef) -> str:
 
 
 def called_f(code: str, name: str, iterates: bool) -> str:
-    """The program with its function as `f`; where `iterates`, `f` lists what the function's iterator gives."""
+    """Bind a program's function to `f`; where `iterates`, `f` lists the iterator's items."""
     if iterates:
         return f"{code}\ndef f(*arguments, **named):\n    return list({name}(*arguments, **named))\n"
     return code if name == "f" else f"{code}\nf = {name}\n"
@@ -72,7 +73,6 @@ class _Closure:
             raise Refused("two modules' names clash")
 
     def code(self) -> str:
-        """The program's text."""
         parts, head = [], list[str]()
         for name in self._order():
             module = self._modules[name]
@@ -87,7 +87,7 @@ class _Closure:
         return "\n".join([*head, *sorted(self._imports), *parts]).strip("\n") + "\n"
 
     def _order(self) -> list[str]:
-        """The modules, each after those that it takes something from, where they do not take from each other."""
+        """Order the modules, each after those it copies from, unless they copy from each other."""
         for name in [name for name in self._after if not self._taken[name] and not self._aliases[name]]:
             further = self._after.pop(name)  # it hands on what others have
             for after in self._after.values():
@@ -126,14 +126,20 @@ class _Closure:
         if number in self._taken[module.name]:
             return
         self._taken[module.name].add(number)
-        if not all(root in sys.stdlib_module_names for one in imports([statement]) for root in _roots(one)):
+        if not all(
+            root in sys.stdlib_module_names
+            for statement_inside in imports([statement])
+            for root in _roots(statement_inside)
+        ):
             raise Refused("an import inside a statement")
         for own in bound(statement):
             self._claim(own, module.name)
         if statement is self._function and not self._decorated:
             statement = ast.FunctionDef(**{**vars(statement), "decorator_list": []})
-        inside = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-        inside |= {one.name for one in ast.walk(statement) if isinstance(one, DEFINITIONS)}
+        inside = {
+            node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        inside |= {node.name for node in ast.walk(statement) if isinstance(node, DEFINITIONS)}
         for need in sorted(needed(statement)):
             if (whole := self._submodule(module, need)) is not None:
                 for attribute in _attributes(statement, need, inside):
@@ -147,12 +153,14 @@ class _Closure:
         self._need(source, name)
 
     def _submodule(self, module: Module, name: str) -> Module | None:
-        """The module of the package that a name stands for, which is imported as a whole."""
+        """Return the module of the package that a name stands for; None if it stands for something else."""
         numbers = module.bound.get(name, [])
         statement = module.statements[numbers[0]] if len(numbers) == 1 else None
         if not isinstance(statement, ast.Import | ast.ImportFrom):
             return None
-        alias = next(one for one in statement.names if (one.asname or one.name.split(".")[0]) == name)
+        alias = next(
+            candidate for candidate in statement.names if (candidate.asname or candidate.name.split(".")[0]) == name
+        )
         if isinstance(statement, ast.Import):
             return self._read(alias.name) if alias.asname or "." not in alias.name else None
         source = self._read(target := _target(module, statement))
@@ -160,7 +168,9 @@ class _Closure:
         return None if is_bound else self._read(f"{target}.{alias.name}")
 
     def _import(self, module: Module, statement: ast.Import | ast.ImportFrom, name: str) -> None:
-        [alias] = [one for one in statement.names if (one.asname or one.name.split(".")[0]) == name][:1]
+        [alias] = [
+            candidate for candidate in statement.names if (candidate.asname or candidate.name.split(".")[0]) == name
+        ][:1]
         written = f" as {alias.asname}" if alias.asname and alias.asname != alias.name else ""
         if isinstance(statement, ast.Import):
             self._whole(alias.name, f"import {alias.name}{written}", name, f"import {name}" if not written else "")
@@ -188,8 +198,8 @@ class _Closure:
     def _read(self, target: str) -> Module | None:
         if target.partition(".")[0] != self._top:
             return None
-        place = self._root.joinpath(*target.split("."))
-        path = place / "__init__.py" if place.is_dir() else place.with_name(f"{place.name}.py")
+        stem = self._root.joinpath(*target.split("."))
+        path = stem / "__init__.py" if stem.is_dir() else stem.with_name(f"{stem.name}.py")
         return read(target, path)
 
     def _claim(self, name: str, owner: str) -> None:
@@ -198,16 +208,16 @@ class _Closure:
 
 
 def _attributes(statement: ast.stmt, module: str, inside: set[str]) -> list[ast.Attribute]:
-    found, names = [], 0
-    for one in ast.walk(statement):
-        match one:
+    accesses, mentions = [], 0
+    for node in ast.walk(statement):
+        match node:
             case ast.Attribute(value=ast.Name(id=name)) if name == module:
-                found.append(one)
+                accesses.append(node)
             case ast.Name(id=name) | ast.arg(arg=name) if name == module:
-                names += 1
-    if names > len(found) or module in inside:
+                mentions += 1
+    if mentions > len(accesses) or module in inside:
         raise Refused("a whole module of its package")
-    return found
+    return accesses
 
 
 def _target(module: Module, statement: ast.ImportFrom) -> str:
@@ -224,4 +234,4 @@ def _roots(statement: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _is_annotated(statement: ast.stmt) -> bool:
-    return any(getattr(one, key, None) for one in ast.walk(statement) for key in ("annotation", "returns"))
+    return any(getattr(node, key, None) for node in ast.walk(statement) for key in ("annotation", "returns"))

@@ -1,4 +1,4 @@
-"""Duplicates among programs: the same syntax tree but for names of locals, or nearly the same tokens."""
+"""Duplicates among programs: equal syntax trees but for names of locals, or nearly equal tokens."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from remedy.data_gen.splits import text_hash
 SHINGLE = 5
 """Tokens in a row that are compared."""
 ALIKE = 0.8
-"""The share of two programs' shingles that both have, from which they are near duplicates (Jaccard)."""
+"""Jaccard similarity of shingles from which two programs are near duplicates."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Found(NamedTuple):
-    """A duplicate: of what, and how much alike, 1 for the same tree."""
+    """A duplicate: the label of its original, and their similarity, 1 for equal trees."""
 
     of: str
     alike: float
 
 
 class Known:
-    """Programs that others are compared with, by their shingles."""
+    """Programs that others are compared with."""
 
     def __init__(self) -> None:
         self._labels: list[str] = []
@@ -45,29 +45,35 @@ class Known:
         self._sizes.append(len(shingles))
 
     def find(self, texts: Iterable[str]) -> Found | None:
-        """The first program that is the same, else the one most alike; None if none is alike."""
+        """Find the first equal program, else the most similar; None below ALIKE."""
         whole = "\n".join(texts)
         if whole in self._same:
             return Found(self._same[whole], 1.0)
         shingles = _shingles(whole)
         common = Counter(number for shingle in shingles for number in self._having.get(shingle, ()))
-        alike = {number: both / (len(shingles) + self._sizes[number] - both) for number, both in common.items()}
-        best = max(alike, key=lambda number: (alike[number], -number), default=None)
-        return None if best is None or alike[best] < ALIKE else Found(self._labels[best], round(alike[best], 3))
+        similarity = {
+            number: shared / (len(shingles) + self._sizes[number] - shared) for number, shared in common.items()
+        }
+        best = max(similarity, key=lambda number: (similarity[number], -number), default=None)
+        return (
+            None if best is None or similarity[best] < ALIKE else Found(self._labels[best], round(similarity[best], 3))
+        )
 
 
 def canonical(code: str) -> list[str]:
-    """The text of each statement of a program that is no import: locals named in their order, no docstrings, annotations or comments.
+    """List a program's statements without imports, docstrings, annotations and comments, locals renamed by order.
 
     Raises:
-        SyntaxError, ValueError, RecursionError: it is no program.
+        SyntaxError, ValueError, RecursionError: `code` cannot be parsed.
     """
-    statements = [one for one in ast.parse(code).body if not isinstance(one, ast.Import | ast.ImportFrom)]
-    return [ast.unparse(_Plain(_locals(one)).visit(one)) for one in statements]
+    statements = [
+        statement for statement in ast.parse(code).body if not isinstance(statement, ast.Import | ast.ImportFrom)
+    ]
+    return [ast.unparse(_Plain(_locals(statement)).visit(statement)) for statement in statements]
 
 
 def functions(code: str) -> Iterator[list[str]]:
-    """The canonical text of each function of a program, as of a program of its own."""
+    """Yield the canonical texts of each function of a program."""
     for node in ast.parse(code).body:
         if isinstance(node, ast.FunctionDef):
             yield canonical(ast.unparse(node))
@@ -76,12 +82,13 @@ def functions(code: str) -> Iterator[list[str]]:
 def _shingles(text: str) -> set[int]:
     tokens = _TOKEN.findall(text)
     return {
-        text_hash(" ".join(tokens[at : at + SHINGLE])) & 0xFFFFFFFF for at in range(max(1, len(tokens) - SHINGLE + 1))
+        text_hash(" ".join(tokens[start : start + SHINGLE])) & 0xFFFFFFFF
+        for start in range(max(1, len(tokens) - SHINGLE + 1))
     }
 
 
 def _locals(statement: ast.stmt) -> dict[str, str]:
-    """New names for what the functions in a statement bind, in the order in which they stand; and one for a function itself."""
+    """Map what the functions in a statement bind to new names, in order of appearance."""
     names: dict[str, str] = {}
     for scope in (node for node in ast.walk(statement) if isinstance(node, _SCOPES)):
         for node in ast.walk(scope):

@@ -1,4 +1,4 @@
-"""Families of operations that a function shows, judged from its syntax tree."""
+"""Families of operations in a function, by its syntax tree."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _NUMBERS = (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow, ast.LShift, ast.RShift, ast
 
 
 def families(code: str) -> list[str]:
-    """The families that a program's statements belong to, in order of the alphabet."""
-    found: set[str] = set()
+    """List the families of a program's operations, sorted."""
+    shown: set[str] = set()
     for node in ast.walk(ast.parse(code)):
-        found |= {family for family, kinds in _NODES.items() if isinstance(node, kinds)}
+        shown |= {family for family, kinds in _NODES.items() if isinstance(node, kinds)}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            found |= {_FAMILY_OF_METHOD.get(node.func.attr, "")}
+            shown |= {_FAMILY_OF_METHOD.get(node.func.attr, "")}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            found |= {_CALLS.get(node.func.id, "")}
+            shown |= {_CALLS.get(node.func.id, "")}
         elif isinstance(node, ast.BinOp | ast.AugAssign):
-            number = any(
+            has_number = any(
                 isinstance(side, ast.Constant) and type(side.value) in (int, float)
                 for side in (getattr(node, "left", None), getattr(node, "right", None), getattr(node, "value", None))
             )
-            found |= {"numbers"} if number or isinstance(node.op, _NUMBERS) else set()
-    return sorted(found - {""})
+            shown |= {"numbers"} if has_number or isinstance(node.op, _NUMBERS) else set()
+    return sorted(shown - {""})

@@ -1,6 +1,6 @@
-"""Run a package's examples, tests and calls, inside the sandbox: its text is the beginning of a program, see `jobs`.
+"""Runs of a package's examples, tests and calls in the sandbox, where `jobs` puts this text at the start of a program.
 
-So it uses the standard library alone, and what it finds is data: the package runs in the same process and may have changed it.
+So it imports the standard library alone. Its results are untrusted: the package runs in the same process.
 """
 
 from __future__ import annotations
@@ -21,42 +21,47 @@ from pathlib import Path
 from typing import Any
 
 MOST_CHARACTERS = 400
-"""Of the literals of a call's arguments, and of its result."""
+"""Length of a call's arguments or result as text, at most."""
 MOST_ITEMS = 64
-"""Of an iterator that a call returns."""
+"""Items of a returned iterator, at most."""
 MOST_CALLS = 64
-"""Different ones that are noted of a function."""
+"""Different calls of a function that are recorded, at most."""
 RECORD_SECONDS, TEST_SECONDS = 10.0, 5.0
-"""CPU seconds after which a run of examples or tests is ended, and one of them; what they have shown is kept."""
+"""CPU seconds of a run of examples or tests, and of one test; what was recorded is kept."""
 MOST_LINES = 100_000
-"""Events of a call that is tried."""
+"""Trace events of a tried call, at most."""
 MOST_SECONDS = 2.0
-"""CPU seconds of such a call, which can be one C function that never ends: then the process does."""
+"""CPU seconds of a tried call, at most; then the process is killed, since one C function may never end."""
 _clock = time.process_time  # a busy machine ends nothing early
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 class TooLong(BaseException):
-    """Ends a call or a test that runs too long. Not an Exception, so that most code lets it pass."""
+    """End of a call or test that runs too long. No Exception, so that most code does not catch it."""
 
 
 def literal(value: Any) -> str:
-    """The text of a value that is made of literals alone.
+    """Write a value that is made of literals.
 
     Raises:
-        ValueError: it is not, or is too long.
+        ValueError: it holds something else, or is too long.
     """
+    # Looked through before `repr`, which could run the package's code or write gigabytes.
     left, waiting = MOST_CHARACTERS, [value]
     while waiting:
-        one = waiting.pop()
-        kind, left = type(one), left - 1
-        if left < 0 or (kind is int and one.bit_length() > 1000) or (kind in (str, bytes) and len(one) > left):
+        part = waiting.pop()
+        exact_type, left = type(part), left - 1
+        if (
+            left < 0
+            or (exact_type is int and part.bit_length() > 1000)
+            or (exact_type in (str, bytes) and len(part) > left)
+        ):
             raise ValueError("too long")
-        if kind is dict:
-            waiting += itertools.chain.from_iterable(itertools.islice(one.items(), left + 1))
-        elif kind in (list, tuple, set):
-            waiting += itertools.islice(one, left + 1)
-        elif kind not in _PLAIN or (kind in (float, complex) and not abs(one) < float("inf")):
+        if exact_type is dict:
+            waiting += itertools.chain.from_iterable(itertools.islice(part.items(), left + 1))
+        elif exact_type in (list, tuple, set):
+            waiting += itertools.islice(part, left + 1)
+        elif exact_type not in _PLAIN or (exact_type in (float, complex) and not abs(part) < float("inf")):
             raise ValueError("no literal")
     text = repr(value)
     if len(text) > MOST_CHARACTERS:
@@ -65,7 +70,7 @@ def literal(value: Any) -> str:
 
 
 def values(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that a text writes, by place and by name.
+    """Read the positional and keyword arguments of a call from text.
 
     Raises:
         ValueError, SyntaxError, TypeError, RecursionError, MemoryError: they are no literals.
@@ -73,34 +78,34 @@ def values(text: str) -> tuple[list[Any], dict[str, Any]]:
     call = ast.parse(f"f({text})", mode="eval").body
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or None in [n.arg for n in call.keywords]:
         raise ValueError("no arguments")
-    given = [ast.literal_eval(one) for one in call.args]
-    return given, {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+    given = [ast.literal_eval(argument) for argument in call.args]
+    return given, {str(argument.arg): ast.literal_eval(argument.value) for argument in call.keywords}
 
 
 def arguments(frame: types.FrameType, defaults: dict[str, Any]) -> str:
-    """The arguments of a call that begins, as it would be written; those that are the default are left out.
+    """Write the arguments of a call at its start, without defaults.
 
     Raises:
         ValueError: some are no literals.
     """
-    code, known = frame.f_code, frame.f_locals
-    names, count, only = code.co_varnames, code.co_argcount, code.co_kwonlyargcount
-    places = iter(names[count + only :])
-    rest = known[next(places)] if code.co_flags & 4 else ()
-    named = known[next(places)] if code.co_flags & 8 else {}
+    code, locals_ = frame.f_code, frame.f_locals
+    names, count, keyword_only = code.co_varnames, code.co_argcount, code.co_kwonlyargcount
+    star_names = iter(names[count + keyword_only :])
+    rest = locals_[next(star_names)] if code.co_flags & 4 else ()
+    named = locals_[next(star_names)] if code.co_flags & 8 else {}
     words: list[str] = []
     left_out = False
-    for at, name in enumerate(names[: count + only]):
-        value = known[name]
-        if not (rest and at < count) and name in defaults and value is defaults[name]:
+    for position, name in enumerate(names[: count + keyword_only]):
+        value = locals_[name]
+        if not (rest and position < count) and name in defaults and value is defaults[name]:
             left_out = True
-        elif at >= count or left_out:
-            if at < code.co_posonlyargcount:
+        elif position >= count or left_out:
+            if position < code.co_posonlyargcount:
                 raise ValueError("a default before a positional argument")
             words.append(f"{name}={literal(value)}")
         else:
             words.append(literal(value))
-        if at == count - 1:
+        if position == count - 1:
             words += map(literal, rest)
     if not count:
         words[:0] = map(literal, rest)
@@ -111,7 +116,7 @@ def arguments(frame: types.FrameType, defaults: dict[str, Any]) -> str:
 
 
 class Recorder:
-    """Notes the calls of functions. `wanted`: by module, the first line of each function and its name."""
+    """Profiler that records calls of functions. `wanted`: by module, the name of each function by its first line."""
 
     def __init__(self, wanted: dict[str, dict[str, str]]) -> None:
         self._wanted = wanted
@@ -119,7 +124,7 @@ class Recorder:
         self._known: dict[int, tuple[list[str] | None, dict[str, Any], types.CodeType]] = {}
         self._begins: dict[int, int] = {}
         self.calls: dict[str, dict[str, list[str]]] = {module: {} for module in wanted}
-        """The calls of each function of each module; an empty list: none with literals alone."""
+        """Calls of each module's functions; an empty list: called, but never with literals alone."""
 
     def __call__(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event != "call":
@@ -140,7 +145,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Note what is called meanwhile. Every TEST_SECONDS a `TooLong` is raised, and in the end what ends all tests."""
+        """Record calls; raise `TooLong` every TEST_SECONDS, and KeyboardInterrupt, which ends all tests, at the end."""
 
         def stop(*_: object) -> None:
             raise TooLong if _clock() < self._end else KeyboardInterrupt
@@ -169,13 +174,12 @@ class Recorder:
             given = getattr(function, "__defaults__", None) or ()
             defaults = dict(zip(code.co_varnames[code.co_argcount - len(given) : code.co_argcount], given))
             defaults.update(getattr(function, "__kwdefaults__", None) or {})
-        self._known[id(code)] = found = (noted, defaults, code)
-        return found
+        self._known[id(code)] = entry = (noted, defaults, code)
+        return entry
 
 
 def record(wanted: dict[str, dict[str, str]], modules: list[str], files: list[str], folder: str) -> Any:
-    """The calls that are made while examples of modules, and files of tests or of text with examples, are run. `folder`: where settings
-    of the tests may lie."""
+    """Record the calls that modules' examples and files of tests or examples make. `folder`: the tests' root."""
     recorder = Recorder(wanted)
     tests = [file for file in files if file.endswith(".py")]
     with contextlib.suppress(BaseException):
@@ -186,18 +190,18 @@ def record(wanted: dict[str, dict[str, str]], modules: list[str], files: list[st
 
 
 def broken(modules: list[str]) -> Any:
-    """Those of the modules that cannot be imported, or not in TEST_SECONDS each."""
+    """List the modules that cannot be imported in TEST_SECONDS each."""
 
     def stop(*_: object) -> None:
         raise TooLong
 
-    found = []
+    failed = []
     signal.signal(signal.SIGPROF, stop)
     for name in modules:
         signal.setitimer(signal.ITIMER_PROF, TEST_SECONDS)
-        found += [name] if _namespace(name) is None else []
+        failed += [name] if _namespace(name) is None else []
     signal.setitimer(signal.ITIMER_PROF, 0)
-    return found
+    return failed
 
 
 def _namespace(module: str) -> dict[str, Any] | None:
@@ -243,14 +247,14 @@ def _run_examples(modules: list[str], files: list[str], recorder: Recorder) -> N
 
 
 def evaluate(module: str, calls: dict[str, list[str]]) -> Any:
-    """The result of every call of a module's functions: a word, the result's text, and whether it was an iterator's items.
+    """Return the outcome of every call: a word, the result's text, and whether it lists an iterator's items.
 
     The words: `ok`, `raises`, `literal` (the result is none), `long`, `unstable` (another result the second time), `import`.
     """
-    known = _namespace(module)
-    if known is None:
+    namespace = _namespace(module)
+    if namespace is None:
         return {name: [("import", "", False)] * len(given) for name, given in calls.items()}
-    return {name: [_twice(known.get(name), text) for text in given] for name, given in calls.items()}
+    return {name: [_twice(namespace.get(name), text) for text in given] for name, given in calls.items()}
 
 
 def _twice(function: Any, text: str) -> tuple[str, str, bool]:
@@ -280,7 +284,7 @@ def _result(function: Any, text: str) -> tuple[str, str, bool]:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Ends what runs more than MOST_LINES; counted, since a clock would say something else in every run."""
+    """Raise `TooLong` after MOST_LINES events, which are the same in every run, as seconds are not."""
     count = itertools.count()
 
     def step(frame: types.FrameType, event: str, arg: Any) -> Any:
@@ -304,7 +308,7 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 def _soften() -> None:
-    """Have what the sandbox forbids raise first, so that one test that tries it does not end all others."""
+    """Raise before the sandbox would kill the process, so that one test does not end all others."""
     import _thread
     import socket
     import subprocess
@@ -317,7 +321,7 @@ def _soften() -> None:
 
 
 def run(job: dict[str, Any]) -> str:
-    """Do a job; its result is JSON."""
+    """Do a job, and return its result as JSON."""
     import json
 
     _soften()

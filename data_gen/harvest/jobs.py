@@ -1,4 +1,4 @@
-"""Jobs of a harvest: what runs a package's code, each in a sandbox, and what may come back."""
+"""Jobs of a harvest: a package's code, run in sandboxes, and the form of what may come back."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ T = TypeVar("T")
 Word = Literal["ok", "raises", "literal", "long", "unstable", "import"]
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Calls = dict[str, Annotated[list[Text], Field(max_length=MOST_CALLS)]]
-"""The arguments of calls, as text, of each function."""
+"""Arguments of the calls of each function, as text."""
 Result = tuple[Word, Text, bool]
-"""What became of a call: a word, the result as text, and whether it was an iterator's items."""
+"""Outcome of a call: a word, the result as text, and whether it lists an iterator's items."""
 Results = dict[str, list[Result]]
-"""The results of the calls of each function."""
+"""Outcomes of the calls of each function."""
 _MOST_SECONDS = 100.0
-"""Seconds after which a job is ended, and lost."""
+"""Time limit of a job, in seconds; a longer one is lost."""
 _MEMORY_MEGABYTES = 2048
 _AT_A_TIME = 8
-"""Modules whose examples are run in one process, since to import a package takes longer than to run them."""
+"""Modules whose examples share a process: importing a package takes longer than running them."""
 _ESCAPED = re.compile(r"\\(.)")
-"""What the repr of a text in ASCII escapes: its backslashes and quotes."""
+"""An escape in the repr of ASCII text."""
 _RECORDED = TypeAdapter(dict[str, Calls])
 _NAMES = TypeAdapter(list[str])
 _EVALUATED = TypeAdapter(Results)
 
 
 class Jobs:
-    """Sandboxes that can import a package. Use as a context manager."""
+    """Sandboxes that can import a package, as a context manager."""
 
     def __init__(self, python: str | None, libraries: Sequence[str], alone: Mapping[str, str], workers: int) -> None:
         self._seen = {"path": [] if alone else libraries, "alone": alone}
@@ -59,38 +59,39 @@ class Jobs:
     def record(
         self, wanted: Mapping[str, Mapping[int, str]], modules: Sequence[str], files: Sequence[str], folder: str
     ) -> Iterator[list[dict[str, Calls] | ProgramError]]:
-        """The calls of `wanted` functions (module, first line, name) that modules' examples, some at a time, and each file make."""
+        """Yield the calls of `wanted` functions (module, first line, name) that examples and tests make."""
         about = {"kind": "record", "wanted": wanted, "folder": folder}
         tests = [file for file in files if file.endswith(".py")]
         texts = [file for file in files if file not in tests]
-        some = [{**about, "modules": group, "files": []} for group in groups(modules, _AT_A_TIME)]
-        some += [{**about, "modules": [], "files": group} for group in [*groups(texts, _AT_A_TIME), *groups(tests, 1)]]
+        # Each file of tests has a process of its own: what it changes, or a crash, must not reach the others.
+        jobs = [{**about, "modules": group, "files": []} for group in groups(modules, _AT_A_TIME)]
+        jobs += [{**about, "modules": [], "files": group} for group in [*groups(texts, _AT_A_TIME), *groups(tests, 1)]]
         with ThreadPoolExecutor(len(self._boxes)) as pool:
-            yield from pool.map(self._recorded, some)
+            yield from pool.map(self._recorded, jobs)
 
     def _recorded(self, job: dict[str, Any]) -> list[dict[str, Calls] | ProgramError]:
-        """Return what a job finds; where several modules or texts end it, what each of them alone does."""
-        found = self._found(job, _RECORDED)
-        if not isinstance(found, ProgramError) or len(job["modules"] + job["files"]) < 2:
-            return [found]
-        alone = [(key, one) for key in ("modules", "files") for one in job[key]]
-        return [self._found({**job, "modules": [], "files": [], key: [one]}, _RECORDED) for key, one in alone]
+        """Run a job; if one of several modules or texts ends it, run each alone."""
+        outcome = self._found(job, _RECORDED)
+        if not isinstance(outcome, ProgramError) or len(job["modules"] + job["files"]) < 2:
+            return [outcome]
+        alone = [(key, item) for key in ("modules", "files") for item in job[key]]
+        return [self._found({**job, "modules": [], "files": [], key: [item]}, _RECORDED) for key, item in alone]
 
     def broken(self, modules: Sequence[str]) -> set[str]:
-        """The modules that cannot be imported."""
+        """Find the modules that cannot be imported."""
         if not modules:
             return set()
-        found = self._found({"kind": "broken", "modules": modules}, _NAMES)
-        if not isinstance(found, ProgramError):
-            return set(found)
+        names = self._found({"kind": "broken", "modules": modules}, _NAMES)
+        if not isinstance(names, ProgramError):
+            return set(names)
         half = len(modules) // 2
         return self.broken(modules[:half]) | self.broken(modules[half:]) if half else set(modules)
 
     def evaluate(self, module: str, calls: Calls) -> Results:
-        """Try calls of a module's functions; none of a function that ends the process."""
-        found = self._found({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
-        if not isinstance(found, ProgramError):
-            return {name: found[name] for name in calls if len(found.get(name, ())) == len(calls[name])}
+        """Try calls of a module's functions, and leave out functions that end the process."""
+        results = self._found({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
+        if not isinstance(results, ProgramError):
+            return {name: results[name] for name in calls if len(results.get(name, ())) == len(calls[name])}
         if len(calls) == 1:
             return {}
         items, half = list(calls.items()), len(calls) // 2
@@ -103,6 +104,7 @@ class Jobs:
             if result is None:
                 return ProgramError("raised", "the job raised")
             text = _ESCAPED.sub(r"\1", result.text[1:-1])  # to parse a hostile literal could take gigabytes
+            # The package ran in that process and may have forged the result: only data of this form is let in.
             return form.validate_json(text)
         except ProgramError as error:
             return error
@@ -113,8 +115,8 @@ class Jobs:
 
 
 def groups(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    """The items in their order, at most so many together."""
-    return [items[at : at + most] for at in range(0, len(items), most)]
+    """Cut items into groups of at most `most`."""
+    return [items[start : start + most] for start in range(0, len(items), most)]
 
 
 def _program(job: dict[str, Any]) -> Program:
@@ -128,7 +130,7 @@ def _inside() -> str:
 
 
 def are_literals(arguments: str) -> bool:
-    """Say if the arguments of a call are literals and nothing else."""
+    """Say if all arguments of a call are literals."""
     try:
         values(arguments)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

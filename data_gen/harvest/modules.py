@@ -1,4 +1,4 @@
-"""Modules as their source has them: what each statement binds, what it needs, and how it is written without docstrings."""
+"""Modules by their source: the names that each statement binds and needs, and its text without docstrings."""
 
 from __future__ import annotations
 import __future__
@@ -16,14 +16,14 @@ from remedy.files import read_text
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOK_UPS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL")
 _LONGEST = 1_000_000
-"""Bytes of a module that is read."""
+"""Size of a module that is read, at most, in bytes."""
 
 
 class Module:
     """A module's statements.
 
     Raises:
-        OSError, ValueError, SyntaxError, RecursionError, MemoryError: it cannot be read, or is no Python.
+        OSError, ValueError, SyntaxError, RecursionError, MemoryError: it cannot be read or parsed.
     """
 
     def __init__(self, name: str, path: Path) -> None:
@@ -33,10 +33,10 @@ class Module:
         self.source = source = read_text(path, _LONGEST, "utf-8-sig")
         self.name, self.path = name, path
         self.package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        """What its relative imports start from."""
+        """Package that relative imports start from."""
         self.statements = ast.parse(source).body
         self.bound: dict[str, list[int]] = defaultdict(list)
-        """The numbers of the statements that bind a name, or change what it stands for."""
+        """Numbers of the statements that bind or change each name."""
         self.stars: list[ast.ImportFrom] = []
         self._lines = source.split("\n")
         for number, statement in enumerate(self.statements):
@@ -47,16 +47,16 @@ class Module:
                     self.bound[found].append(number)
 
     def functions(self) -> Iterator[ast.FunctionDef]:
-        """The functions of the module itself, the last of each name."""
+        """Yield the module's top-level functions, the last of each name."""
         last = {
-            one.name: one
-            for one in self.statements
-            if isinstance(one, ast.FunctionDef) and not _is_for_types_alone(one)
+            statement.name: statement
+            for statement in self.statements
+            if isinstance(statement, ast.FunctionDef) and not _is_for_types_alone(statement)
         }
         yield from last.values()
 
     def text(self, statement: ast.stmt, decorated: bool = True, attributes: Sequence[ast.Attribute] = ()) -> str:
-        """A statement as it is written, but for docstrings, in which a call's result may stand; of `attributes` the last part."""
+        """Return a statement's text without docstrings, which may state results; `attributes` keep their last part."""
         begin = first_line(statement) if decorated else statement.lineno
         end = statement.end_lineno or begin
         before = self._lines[statement.lineno - 1].encode()[: statement.col_offset].strip()
@@ -64,27 +64,29 @@ class Module:
         if before or (after and not after.startswith(b"#")):  # several on one line
             return ast.unparse(statement)
         lines: dict[int, str] = {number: self._lines[number - 1] for number in range(begin, end + 1)}
-        for one in sorted(attributes, key=lambda one: -one.col_offset):
-            line = lines[one.lineno].encode()
+        for attribute in sorted(attributes, key=lambda attribute: -attribute.col_offset):
+            line = lines[attribute.lineno].encode()
             if (
-                line[one.col_offset : one.end_col_offset] == ast.unparse(one).encode()
+                line[attribute.col_offset : attribute.end_col_offset] == ast.unparse(attribute).encode()
             ):  # an f-string's places can be wrong
-                lines[one.lineno] = (line[: one.col_offset] + one.attr.encode() + line[one.end_col_offset :]).decode()
+                lines[attribute.lineno] = (
+                    line[: attribute.col_offset] + attribute.attr.encode() + line[attribute.end_col_offset :]
+                ).decode()
         for node in ast.walk(statement):
             if isinstance(node, DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
-                said = node.body[0]
-                if self._lines[said.lineno - 1][: said.col_offset].strip():
+                docstring = node.body[0]
+                if self._lines[docstring.lineno - 1][: docstring.col_offset].strip():
                     continue
-                for number in range(said.lineno, (said.end_lineno or 0) + 1):
+                for number in range(docstring.lineno, (docstring.end_lineno or 0) + 1):
                     lines.pop(number, None)
                 if len(node.body) == 1:
-                    lines[said.lineno] = " " * said.col_offset + "pass"
+                    lines[docstring.lineno] = " " * docstring.col_offset + "pass"
         return "\n".join(lines[number] for number in sorted(lines))
 
 
 @lru_cache(maxsize=4096)
 def read(name: str, path: Path) -> Module | None:
-    """A module; None if it cannot be read."""
+    """Read a module; None if it cannot be read or parsed."""
     try:
         return Module(name, path)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
@@ -92,56 +94,57 @@ def read(name: str, path: Path) -> Module | None:
 
 
 def first_line(node: ast.stmt) -> int:
-    """The line that a definition begins at: its first decorator's."""
+    """Return the first line of a definition, that of its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def needed(statement: ast.stmt) -> set[str]:
-    """The names that a statement looks up outside itself; not those of annotations."""
+    """Find the names that a statement looks up outside itself, annotations left out."""
     module = ast.Module([statement], [])
+    # The compiler resolves scopes exactly; lazy annotations are not looked up.
     waiting = [compile(module, "", "exec", __future__.annotations.compiler_flag, dont_inherit=True)]
-    found: set[str] = set()
+    names: set[str] = set()
     while waiting:
         code = waiting.pop()
-        found |= {one.argval for one in dis.get_instructions(code) if one.opname in _LOOK_UPS}
-        waiting += [one for one in code.co_consts if isinstance(one, types.CodeType)]
-    return found
+        names |= {instruction.argval for instruction in dis.get_instructions(code) if instruction.opname in _LOOK_UPS}
+        waiting += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return names
 
 
 def bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement of a module may bind, or change what they stand for."""
+    """Find the names that a module's statement may bind or change."""
     if isinstance(statement, DEFINITIONS):
         return {statement.name}
-    found: set[str] = set()
-    for one in ast.walk(statement):
-        if isinstance(one, DEFINITIONS):
-            found.add(one.name)
-        elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-            found.add(one.id)
-        elif isinstance(one, ast.alias):
-            found.add((one.asname or one.name).split(".")[0])
-        elif isinstance(one, ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store):
-            found |= _names(one.value)
+    names: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, DEFINITIONS):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            names |= _names(node.value)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         called = statement.value.func
         if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-            found.add(called.value.id)  # as TABLE.update(...) does
-    return found
+            names.add(called.value.id)  # as TABLE.update(...) does
+    return names
 
 
 def imports(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports anywhere in nodes."""
+    """Yield the imports anywhere below nodes."""
     for node in nodes:
-        yield from (one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom))
+        yield from (inner for inner in ast.walk(node) if isinstance(inner, ast.Import | ast.ImportFrom))
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _is_for_types_alone(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.If):
         return ast.unparse(statement.test).endswith("TYPE_CHECKING")
     decorators = getattr(statement, "decorator_list", [])
-    return any(ast.unparse(one).endswith("overload") for one in decorators)
+    return any(ast.unparse(decorator).endswith("overload") for decorator in decorators)

@@ -1,4 +1,4 @@
-"""Arguments changed a little: where few calls of a function were seen, what else it could have been given."""
+"""Changed arguments, for functions of which few calls were seen."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from remedy.data_gen.harvest.jobs import are_literals
 
 
 def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
-    """Up to `count` texts of arguments that are not among those seen, each of one of these with one value changed.
+    """Make up to `count` new texts of arguments, each with one value of a seen one changed.
 
-    They are a function of what is seen and of the seed.
+    The result depends on `seen` and `seed` alone.
     """
     draw = random.Random(seed)
     pool = [value for given, named in map(values, seen) for value in [*given, *named.values()]]
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for _ in range(4 * count if pool else 0):
         given, named = values(draw.choice(seen))
         if places := [*range(len(given)), *named]:
-            at = draw.choice(places)
-            held: Any = given if isinstance(at, int) else named
-            held[at] = _changed(held[at], pool, draw)
+            place = draw.choice(places)
+            container: Any = given if isinstance(place, int) else named
+            container[place] = _changed(container[place], pool, draw)
         text = ", ".join([*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())])
-        if text not in seen and len(found) < count and are_literals(text):
-            found[text] = None
-    return list(found)
+        if text not in seen and len(texts) < count and are_literals(text):
+            texts[text] = None
+    return list(texts)
 
 
 def _changed(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
-    """Another value of the same type: one that was seen elsewhere, or this one changed."""
-    same = [one for one in pool if type(one) is type(value)]
+    """Return another value of the same type: one of the pool, or this one changed."""
+    same = [other for other in pool if type(other) is type(value)]
     if len(same) > 2 and draw.random() < 0.3:
         return draw.choice(same)
     change = _CHANGES.get(type(value))
@@ -44,25 +44,25 @@ def _number(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
 
 
 def _text(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
-    at = draw.randrange(len(value) + 1)
-    ways = [value[:at] + value[at + 1 :], value[at:] + value[:at], value[::-1], value[:at] * 2 + value[at:]]
+    cut = draw.randrange(len(value) + 1)
+    variants = [value[:cut] + value[cut + 1 :], value[cut:] + value[:cut], value[::-1], value[:cut] * 2 + value[cut:]]
     if isinstance(value, str):
-        ways += [value.swapcase(), value.upper(), value.replace(value[at : at + 1] or "a", " ")]
-    return draw.choice(ways)
+        variants += [value.swapcase(), value.upper(), value.replace(value[cut : cut + 1] or "a", " ")]
+    return draw.choice(variants)
 
 
 def _items(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
     items = list(value)
-    at = draw.randrange(len(items) + 1)
+    cut = draw.randrange(len(items) + 1)
     way = draw.randrange(5)
     if way == 0 and items:
-        items[at % len(items)] = _changed(items[at % len(items)], items, draw)
+        items[cut % len(items)] = _changed(items[cut % len(items)], items, draw)
     elif way == 1:
-        items = items[at:] + items[:at]
+        items = items[cut:] + items[:cut]
     elif way == 2:
-        items = items[:at] + items[at + 1 :]
+        items = items[:cut] + items[cut + 1 :]
     elif way == 3:
-        items = items[:at] + items[at - 1 : at] + items[at:]
+        items = items[:cut] + items[cut - 1 : cut] + items[cut:]
     else:
         items.reverse()
     return type(value)(items)

@@ -1,4 +1,4 @@
-"""Harvest of one package: its functions, the calls that are made of them, and the programs, with reasons for what is left out."""
+"""Harvest of one package: functions, calls, programs, and reasons for what is left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remedy.data_gen.splits import split_of, text_hash
 
 MOST_FRAMES = 2_000
 _AT_A_TIME = 12
-"""Functions whose calls are tried in one process."""
+"""Functions whose calls share a process."""
 _WORDS = {
     "raises": "raised",
     "literal": "its result is no short literal",
@@ -32,12 +32,12 @@ _WORDS = {
     "import": "its module cannot be imported",
 }
 NOT_CALLED = ("never called", "called with objects alone", _WORDS["import"])
-"""Reasons for which nothing of a function is tried."""
+"""Reasons why no call of a function is tried."""
 Say = Callable[[str], None]
 
 
 class Options(NamedTuple):
-    """Settings of a harvest. `calls`: of one function, at most. `benchmarks`: programs that none may be like."""
+    """Settings of a harvest. `calls`: of a function, at most. `benchmarks`: programs that are not to be duplicated."""
 
     calls: int
     seed: int
@@ -48,14 +48,14 @@ class Options(NamedTuple):
 
 @dataclass
 class Yield:
-    """Harvest of a package. `functions`, `calls`: how many there were of each reason for leaving out, and `kept`."""
+    """Harvest of a package. `functions`, `calls`: counts by reason for leaving out, and `kept`."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[dict[str, Any]] = field(default_factory=list)
     functions: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     jobs: Counter[str] = field(default_factory=Counter)
-    """How runs of examples and files of tests ended."""
+    """Runs of examples and tests, by outcome."""
 
 
 @dataclass
@@ -65,12 +65,12 @@ class _Call:
     iterates: bool
     is_mutated: bool
     frames: int = 0
-    """Of its trace as a program."""
+    """Frames of its trace as a program."""
 
 
 @dataclass
 class _Function:
-    """A function that can be harvested: where it stands, its program, the arguments seen, and the calls to keep."""
+    """A self-contained function, the arguments seen, and the calls to keep."""
 
     module: Module
     node: ast.FunctionDef
@@ -84,12 +84,12 @@ class _Function:
 
 
 def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield:
-    """The programs of a package, in order of module and line; functions like one in `known` are left out, the others added to it."""
+    """Make a package's programs, without duplicates of `known`, to which the new ones are added."""
     found = Yield()
     with Jobs(options.python, package.libraries, package.alone, options.workers) as jobs:
         known_here = (options.benchmarks, known, Known())
         candidates = _candidates(package, _recorded(package, jobs, found, say), jobs, found)
-        functions = [one for one in candidates if _is_new(package, one, known_here, found)]
+        functions = [function for function in candidates if _is_new(package, function, known_here, found)]
         _choose(functions, jobs, options, found)
     _check(package, functions, options, found, say)
     for function in functions:
@@ -142,15 +142,17 @@ def _candidates(package: Package, calls: Mapping[str, Calls], jobs: Jobs, found:
 
 
 def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, found: Yield) -> None:
-    """Find the calls to keep of each function: those seen first, then changed ones, different results before others."""
+    """Choose the calls of each function: seen before mutated, different results first."""
     tried = {function.name: _tried(function, options) for function in functions}
     by_module: dict[str, list[_Function]] = {}
     for function in functions:
         by_module.setdefault(function.module.name, []).append(function)
-    some = [(name, part) for name, all_ in by_module.items() for part in groups(all_, _AT_A_TIME)]
+    batches = [(name, part) for name, all_ in by_module.items() for part in groups(all_, _AT_A_TIME)]
     with ThreadPoolExecutor(options.workers) as pool:
-        evaluated = pool.map(lambda one: jobs.evaluate(one[0], {f.node.name: [*tried[f.name]] for f in one[1]}), some)
-        for (_, part), results in zip(some, evaluated):
+        evaluated = pool.map(
+            lambda batch: jobs.evaluate(batch[0], {f.node.name: [*tried[f.name]] for f in batch[1]}), batches
+        )
+        for (_, part), results in zip(batches, evaluated):
             for function in part:
                 calls, result = tried[function.name], results.get(function.node.name)
                 if result is None:
@@ -159,12 +161,12 @@ def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, found:
 
 
 def _tried(function: _Function, options: Options) -> dict[str, bool]:
-    """The arguments to try, and of each if it was made up."""
+    """Map arguments to try to whether they are made up."""
     most = 4 * options.calls
     seen = function.seen[:: -(-len(function.seen) // most)]  # from all over the tests
     more = 3 * options.calls - len(seen)
-    made = mutated(seen, more, f"{options.seed} {function.name}") if len(seen) < 2 * options.calls else []
-    return {**dict.fromkeys(seen, False), **dict.fromkeys(made, True)}
+    made_up = mutated(seen, more, f"{options.seed} {function.name}") if len(seen) < 2 * options.calls else []
+    return {**dict.fromkeys(seen, False), **dict.fromkeys(made_up, True)}
 
 
 def _selected(calls: Mapping[str, bool], results: Sequence[Result], most: int, found: Yield) -> list[_Call]:
@@ -175,16 +177,18 @@ def _selected(calls: Mapping[str, bool], results: Sequence[Result], most: int, f
         else:
             found.calls[f"{'made up, ' if is_mutated else ''}{_WORDS.get(word, _WORDS['literal'])}"] += 1
     good = [call for call in good if call.iterates == good[0].iterates]
-    new: dict[str, _Call] = {}
+    first_of_result: dict[str, _Call] = {}
     for call in good:
-        new.setdefault(call.result, call)
-    again = [call for call in good if new[call.result] is not call and not call.is_mutated]
-    return [*new.values(), *again][:most]
+        first_of_result.setdefault(call.result, call)
+    repeated_results = [call for call in good if first_of_result[call.result] is not call and not call.is_mutated]
+    return [*first_of_result.values(), *repeated_results][:most]
 
 
 def _check(package: Package, functions: Sequence[_Function], options: Options, found: Yield, say: Say) -> None:
     programs = [
-        Program.from_call(_code(one, call), call.arguments, one.name) for one in functions for call in one.calls
+        Program.from_call(_code(function, call), call.arguments, function.name)
+        for function in functions
+        for call in function.calls
     ]
     tracer = TracerConfig(python=options.python, timeout_seconds=5, max_frames=MOST_FRAMES)
     outcomes = iter(trace_all(programs, tracer, options.workers))
@@ -207,7 +211,7 @@ def _code(function: _Function, call: _Call) -> str:
 
 
 def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Known], found: Yield) -> bool:
-    """Say if nothing like a function's program is in a benchmark, in an earlier package, or in this one, of which it is part then."""
+    """Say if a function has no duplicate in benchmarks or packages; add it to its own package if so."""
     benchmarks, earlier, own = known
     label = f"{package.name}/{function.name}"
     try:
@@ -215,7 +219,7 @@ def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Kn
     except RecursionError:
         found.functions["nested too deeply to be compared"] += 1
         return False
-    in_benchmark = next((same for one in parts if (same := benchmarks.find(one))), None)
+    in_benchmark = next((same for part in parts if (same := benchmarks.find(part))), None)
     same = in_benchmark or earlier.find(texts) or own.find(texts)
     if same is None:
         own.add(label, texts)

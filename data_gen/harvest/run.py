@@ -1,4 +1,4 @@
-"""Harvest of several packages into one file, which an interrupted command goes on with."""
+"""Harvest of several packages into one file, resumable."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def harvest_all(
     duplicates: Path | None,
     say: Callable[[str], None],
 ) -> None:
-    """Harvest packages in the order of their names; each one's programs are appended to `out` when they are all there. A summary
-    beside it says what is done, and with which options.
+    """Harvest packages by name, and append the programs of each to `out` when it is done.
+
+    A summary beside `out` holds the finished packages and the options.
 
     Raises:
         UserError: a package cannot be found, two have one name, or `out` was made with other options, is gone, or is no harvest's.
@@ -121,7 +122,7 @@ def _write(path: Path, summary: dict[str, Any]) -> None:
 
 
 def _known(out: Path, done: dict[str, Any]) -> Known:
-    """The programs that a file holds of packages that are done; what else an interrupted command left there is removed."""
+    """Read the programs of finished packages; remove what an interrupted command left."""
     known = Known()
     if not out.exists():
         return known
@@ -143,13 +144,13 @@ def _row_of(line: str) -> dict[str, Any]:
 
 
 def _without_f(code: str) -> str:
-    """A program without the last statement, which makes its function `f`, as duplicates are compared."""
+    """Return a program without its last statement, which binds `f`."""
     body, _, last = code.rstrip("\n").rpartition("\n\n")
     return body if last.startswith(("f = ", "def f(*arguments, **named):")) else code
 
 
 def _add_benchmark(known: Known, source: str) -> None:
-    """Add the functions of a benchmark: of its name, or of a file of its own form, or of programs."""
+    """Add the functions of a benchmark by name, or of a file of its rows or of programs."""
     if source in BENCHMARKS:
         codes = [(case.id, case.group) for case in read_cases(source, None)]
     else:
@@ -183,28 +184,30 @@ def _seldom(say: Callable[[str], None]) -> Callable[[str], None]:
     return said
 
 
-def _figures(one: dict[str, Any]) -> tuple[int, ...]:
-    functions, calls = (Counter(one.get(key, {})) for key in ("functions", "calls"))
+def _figures(counts: dict[str, Any]) -> tuple[int, ...]:
+    functions, calls = (Counter(counts.get(key, {})) for key in ("functions", "calls"))
     called = functions["all"] - sum(functions[reason] for reason in NOT_CALLED)
     closed = called - sum(count for reason, count in functions.items() if reason.startswith("not self-contained"))
-    return functions["all"], called, closed, functions["kept"], calls["kept"], one.get("frames", 0)
+    return functions["all"], called, closed, functions["kept"], calls["kept"], counts.get("frames", 0)
 
 
 def _line(name: str, cells: Sequence[object]) -> str:
     return f"| {name} | " + " | ".join(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells) + " |"
 
 
-def _row(name: str, one: dict[str, Any]) -> str:
+def _row(name: str, counts: dict[str, Any]) -> str:
     reason = (
-        [f"left out: {one['left out']} is {one['licence']}", *[""] * (len(_COLUMNS) - 1)] if "left out" in one else []
+        [f"left out: {counts['left out']} is {counts['licence']}", *[""] * (len(_COLUMNS) - 1)]
+        if "left out" in counts
+        else []
     )
-    return _line(name, reason or _figures(one))
+    return _line(name, reason or _figures(counts))
 
 
 def _totals(everything: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield _line("all", [sum(column) for column in zip(*map(_figures, everything))])
     for key in ("functions", "calls", "families", "runs"):
         counts: Counter[str] = Counter()
-        for one in everything:
-            counts.update(one.get(key, {}))
+        for package_counts in everything:
+            counts.update(package_counts.get(key, {}))
         yield f"{key}: " + ", ".join(f"{name} {count:,}" for name, count in counts.most_common())

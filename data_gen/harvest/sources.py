@@ -1,4 +1,4 @@
-"""Packages as they lie: their modules, their tests, and what their metadata says of version and licence."""
+"""Packages on disk: their modules, tests, version and licence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_MODULES = {"setup", "conftest", "noxfile", "fabfile", "tasks", "__main__"}
 _TEXTS = (".rst", ".md", ".txt", ".doctest")
 _SITES = ("site-packages", "dist-packages")
 _MOST_BYTES = 10_000_000
-"""Of a file that is read: a text, or a distribution's description."""
+"""Size of a text or metadata file that is read, at most."""
 _ASK = """
 import json, sys, sysconfig
 print(json.dumps([sys.path, "%d.%d.%d" % sys.version_info[:3], sysconfig.get_paths()["stdlib"], sorted(sys.stdlib_module_names)]))
@@ -38,8 +38,10 @@ print(json.dumps([sys.path, "%d.%d.%d" % sys.version_info[:3], sysconfig.get_pat
 
 
 class Package(NamedTuple):
-    """A package. `root`: the folder that it is imported from. `modules`: their names and files. `tests`: files of tests, and texts with
-    examples. `libraries`: what its code may read. `alone`: the file of each of its top modules, where `root` is not among that."""
+    """A package. `root`: the folder that it is imported from. `modules`: names and files. `tests`: tests and texts with examples.
+
+    `libraries`: folders its code may read. `alone`: files of its top modules, where `root` is not readable.
+    """
 
     name: str
     version: str
@@ -52,11 +54,11 @@ class Package(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder that its tests are in."""
+        """Return the folder of its tests."""
         return self.libraries[-1] if self.libraries else str(self.root / "test")
 
     def line_of(self, path: Path) -> str:
-        """A file's place as records name it: from the folder that the package is imported from."""
+        """Return a file's path from `root`, as records name it."""
         return path.relative_to(self.root).as_posix()
 
 
@@ -70,35 +72,35 @@ class Interpreter(NamedTuple):
 
 
 def interpreter(python: str | None) -> Interpreter:
-    """Ask an interpreter for what it says of itself; if none is named, the one that runs us, with the search path that it has here.
+    """Ask an interpreter about itself; if none is named, this one, with its current search path.
 
     Raises:
-        ConfigError: it is not there, or too old.
+        ConfigError: it does not exist or is too old.
     """
-    said = Interpreter(*json.loads(ask(find_interpreter(python).path, _ASK)))
-    return said if python else said._replace(path=sys.path)
+    answer = Interpreter(*json.loads(ask(find_interpreter(python).path, _ASK)))
+    return answer if python else answer._replace(path=sys.path)
 
 
 def find(word: str, python: Interpreter) -> Package:
-    """The package that a word names: a folder, a distribution, or a module that can be imported.
+    """Find the package that a word names: a folder, a distribution, or an importable module.
 
     Raises:
-        UserError: there is none, or no Python in it.
+        UserError: there is none, or it has no Python modules.
     """
-    place = Path(word)
-    if place.is_dir():
-        found = _folder(place.resolve())
+    path = Path(word)
+    if path.is_dir():
+        package = _folder(path.resolve())
     else:
-        found = _library(word, python) if word.split(".")[0] in python.names else _installed(word, python)
-    if not found.modules:
-        raise UserError(f"{shown(word)}: there is no module in Python in {found.root}")
-    return found
+        package = _library(word, python) if word.split(".")[0] in python.names else _installed(word, python)
+    if not package.modules:
+        raise UserError(f"{shown(word)}: there is no module in Python in {package.root}")
+    return package
 
 
 def _library(word: str, python: Interpreter) -> Package:
     root = Path(python.library)
-    place = root / word.replace(".", "/")
-    modules = _modules(root, [place, place.with_name(f"{place.name}.py")])
+    stem = root / word.replace(".", "/")
+    modules = _modules(root, [stem, stem.with_name(f"{stem.name}.py")])
     name = word.replace(".", "_").lstrip("_")
     patterns = (f"test_{name}.py", f"test_{name}_*.py", f"test_{name}/test*.py")
     tests = [file for pattern in patterns for file in (root / "test").glob(pattern)]
@@ -108,67 +110,82 @@ def _library(word: str, python: Interpreter) -> Package:
 def _installed(word: str, python: Interpreter) -> Package:
     folders = [path for path in python.path if path]
     for folder in map(Path, folders):
-        for one in _distributions(folder):
-            if _same(name := one.metadata["Name"], word):
-                return _found(name, one.metadata, folder, [folder / top for top in _tops(one)], _installed_in(folder))
+        for distribution in _distributions(folder):
+            if _same(name := distribution.metadata["Name"], word):
+                return _found(
+                    name,
+                    distribution.metadata,
+                    folder,
+                    [folder / top for top in _tops(distribution)],
+                    _installed_in(folder),
+                )
     spec = PathFinder.find_spec(word.split(".")[0], folders)
     if spec is None or spec.origin is None:
         raise UserError(f"there is no folder, distribution or module {shown(word)}: install it, or give its folder")
     path = Path(spec.origin)
     root = path.parent.parent if path.name == "__init__.py" else path.parent
-    place = root / word.replace(".", "/")
+    stem = root / word.replace(".", "/")
     about = _owner(word.split(".")[0], root)
-    return _found(word, about, root, [place, place.with_name(f"{place.name}.py")], _installed_in(root))
+    return _found(word, about, root, [stem, stem.with_name(f"{stem.name}.py")], _installed_in(root))
 
 
 def _installed_in(folder: Path) -> list[Path]:
-    """A folder of the search path that packages were installed into: they import each other."""
+    """Return the folder if packages are installed in it, which then may import each other."""
     return [folder] if folder.name in _SITES or any(folder.glob("*.dist-info")) else []
 
 
 def _owner(top: str, root: Path) -> PackageMetadata | None:
-    return next((one.metadata for one in _distributions(root) if {top, f"{top}.py"} & {*_tops(one)}), None)
+    return next(
+        (distribution.metadata for distribution in _distributions(root) if {top, f"{top}.py"} & {*_tops(distribution)}),
+        None,
+    )
 
 
 class _Distribution(PathDistribution):
-    """A distribution of which no pipe, and no file that would fill the memory, is read."""
+    """A distribution whose pipes and huge files are not read."""
 
     def read_text(self, filename: str | os.PathLike[str]) -> str | None:
-        """Return the text of a file of its description; None where there is none that can be read."""
+        """Return the text of a metadata file; None if it cannot be read."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             return read_text(Path(str(self._path), filename), _MOST_BYTES)
         return None
 
 
 def _distributions(folder: Path) -> Iterator[_Distribution]:
-    """The distributions with a name that a folder describes: it can be one, or be where they are installed."""
-    return (one for one in map(_Distribution, [folder, *sorted(folder.glob("*.*-info"))]) if one.metadata["Name"])
+    """Yield the named distributions that a folder is or holds."""
+    return (
+        distribution
+        for distribution in map(_Distribution, [folder, *sorted(folder.glob("*.*-info"))])
+        if distribution.metadata["Name"]
+    )
 
 
-def _tops(one: _Distribution) -> list[str]:
-    """The packages and modules of a distribution, as its list of files says; none that lies outside."""
+def _tops(distribution: _Distribution) -> list[str]:
+    """List a distribution's top packages and modules, none outside its folder."""
     with contextlib.suppress(csv.Error, ValueError, TypeError):
-        return sorted({file.parts[0] for file in one.files or () if file.suffix == ".py"} - {"..", "/"})
+        return sorted({file.parts[0] for file in distribution.files or () if file.suffix == ".py"} - {"..", "/"})
     return []
 
 
-def _folder(place: Path) -> Package:
-    if (place / "__init__.py").exists():
-        root = place
+def _folder(folder: Path) -> Package:
+    if (folder / "__init__.py").exists():
+        root = folder
         while (root / "__init__.py").exists():
             root = root.parent
-        about = _owner(place.relative_to(root).parts[0], root) or _information(root)
-        return _found(".".join(place.relative_to(root).parts), about, root, [place])
-    root = place / "src" if (place / "src").is_dir() else place
+        about = _owner(folder.relative_to(root).parts[0], root) or _information(root)
+        return _found(".".join(folder.relative_to(root).parts), about, root, [folder])
+    root = folder / "src" if (folder / "src").is_dir() else folder
     inner = [path for path in root.iterdir() if path.name not in _NO_CODE and (path / "__init__.py").exists()]
-    about = _information(place)
-    return _found(str(about["Name"]) if about else place.name, about, root, [*inner, *root.glob("*.py")], [root, place])
+    about = _information(folder)
+    return _found(
+        str(about["Name"]) if about else folder.name, about, root, [*inner, *root.glob("*.py")], [root, folder]
+    )
 
 
 def _found(
     name: str, about: PackageMetadata | None, root: Path, places: Sequence[Path], seen: Sequence[Path] = ()
 ) -> Package:
-    """A package whose code sees `seen`, in the last of which its tests lie; by default itself alone, and nothing beside it."""
+    """Make a package that may read `seen`, with its tests in the last; by default it reads itself alone."""
     tests = [file for place in seen[1:] or places for file in _tests(place)]
     version, licence = (str(about["Version"] or UNKNOWN), _licence(about)) if about else (UNKNOWN, UNKNOWN)
     tops = [] if seen else sorted({root / place.relative_to(root).parts[0] for place in places if place.exists()})
@@ -185,15 +202,17 @@ def _found(
 
 
 def _modules(root: Path, places: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
-    found = dict[str, Path]()
+    files_by_name = dict[str, Path]()
     for place in places:
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             inner = path.relative_to(root).with_suffix("").parts
             parts = inner[:-1] if inner[-1] == "__init__" else inner
             is_code = not any(part in _NO_CODE or part.startswith("test_") for part in parts)
             if path.is_file() and parts and is_code and parts[-1] not in _NO_MODULES:
-                found.setdefault(".".join(parts), path)  # a folder's, before a file of the same name: so it is imported
-    return tuple(sorted(found.items()))
+                files_by_name.setdefault(
+                    ".".join(parts), path
+                )  # a folder's, before a file of the same name: so it is imported
+    return tuple(sorted(files_by_name.items()))
 
 
 def _tests(place: Path) -> Iterator[Path]:
@@ -212,7 +231,7 @@ def _has_examples(path: Path) -> bool:
 
 
 def _information(folder: Path) -> PackageMetadata | None:
-    return next((one.metadata for one in _distributions(folder)), None)
+    return next((distribution.metadata for distribution in _distributions(folder)), None)
 
 
 def _licence(about: PackageMetadata) -> str:
@@ -226,7 +245,7 @@ def _licence(about: PackageMetadata) -> str:
 
 
 def is_licensed(licence: str, wanted: Sequence[str]) -> bool:
-    """Say if a licence is one of those wanted, or gives the choice of one: `BSD` means `BSD-3-Clause` and `BSD License` too."""
+    """Say if a licence is, or lets one choose, a wanted one; `BSD` includes `BSD-3-Clause`."""
 
     def is_one(part: str) -> bool:
         words = re.split(r"[\s()-]+", part.strip(" ()").lower())

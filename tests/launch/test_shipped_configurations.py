@@ -46,6 +46,10 @@ def no_benchmark(*arguments: Any, **options: Any) -> Any:
     raise OSError("no hub here")
 
 
+def test_every_configuration_begins_with_a_comment() -> None:
+    assert [file.name for file in FILES if not file.read_text(encoding="utf-8").startswith("# ")] == []
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_the_shipped_configurations_are_valid(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,6 +1,6 @@
-"""Caches: the state a decoder carries between calls; several sequences as one batch, joined, parted, copied and cut back; their memory.
+"""Caches: the state that a decoder carries between calls, and its memory.
 
-Keys and values of a batch are aligned on the right: a shorter sequence's begin with padding, which whoever reads on masks.
+Keys and values of a batch are aligned on the right: shorter sequences begin with padding, which readers mask.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from transformers.cache_utils import (
 
 
 class GrowingCache(Cache):
-    """Keys and values grow in place: to concatenate them would copy all of them for every token."""
+    """Cache whose keys and values grow in place: to concatenate would copy all for every token."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -41,27 +41,27 @@ class GrowingCache(Cache):
 
 
 def _appended(past: Tensor, new: Tensor) -> Tensor:
-    """`past` (B, H, P, D) with `new` (B, H, T, D) after it, in the same memory if that has room, else in some that has."""
-    (batch, heads, held, width), count = past.shape, new.shape[2]
+    """Append `new` (B, H, T, D) to `past` (B, H, P, D), in the same memory if it has room."""
+    (batch, heads, length, width), count = past.shape, new.shape[2]
     # The memory is that of a buffer as it is made below, and of nothing else, if its size says the same as the strides.
     room = past.untyped_storage().nbytes() // (past.element_size() * batch * heads * width)
     start = past.storage_offset() // width
     strides = (heads * room * width, room * width, width, 1)
-    if held and past.stride() == strides and start + held + count <= room:
-        longer = past.as_strided((batch, heads, held + count, width), strides)
+    if length and past.stride() == strides and start + length + count <= room:
+        longer = past.as_strided((batch, heads, length + count, width), strides)
     else:
-        longer = new.new_empty(batch, heads, held + count + max(64, held // 4), width)[:, :, : held + count]
-        longer[:, :, :held] = past
-    longer[:, :, held:] = new
+        longer = new.new_empty(batch, heads, length + count + max(64, length // 4), width)[:, :, : length + count]
+        longer[:, :, :length] = past
+    longer[:, :, length:] = new
     return longer
 
 
 class GrowingDynamicCache(GrowingCache, DynamicCache):
-    """A cache of a model of Transformers."""
+    """Growing cache of a Transformers model."""
 
 
 class MixerCache(GrowingCache):
-    """Keys and values, convolution windows or recurrent states, whichever each layer's mixer stores; batch comes first."""
+    """Each layer's keys and values, convolution windows or recurrent states, batch first."""
 
     def __init__(self, layers: int) -> None:
         super().__init__(layers=[LinearAttentionAndFullAttentionLayer() for _ in range(layers)])
@@ -72,12 +72,12 @@ class MixerCache(GrowingCache):
         """Places before each row's first token, (B,), where rows of different lengths are in one batch; None: there are none."""
 
     def align(self, lengths: Sequence[int]) -> None:
-        """Hold rows that have read `lengths` tokens, their keys aligned on the right."""
+        """Set how many tokens each row has read; keys are aligned on the right."""
         self.seen = max(lengths)
         self.padding = torch.tensor([self.seen - length for length in lengths]) if min(lengths) < self.seen else None
 
     def places(self, steps: int, device: torch.device) -> Tensor:
-        """Count the tokens before each of the next in its own row: (T,), or (B, T) where rows are of different lengths."""
+        """Count the tokens before each of the next ones: (T,), or (B, T) with rows of different lengths."""
         places = torch.arange(self.seen, self.seen + steps, device=device)
         return places if self.padding is None else places - self.padding.to(device)[:, None]
 
@@ -85,7 +85,7 @@ class MixerCache(GrowingCache):
         return self.seen
 
     def forget(self, layer_idx: int, kept: int) -> None:
-        """Drop all keys and values of a layer but the last `kept`; where the past is recorded, once that is cropped."""
+        """Drop all but the last `kept` keys and values of a layer; once cropped, if the past is recorded."""
         layer: Any = self.layers[layer_idx]
         layer.sliding_window = kept + 1
         if layer.record_past:
@@ -94,7 +94,7 @@ class MixerCache(GrowingCache):
         layer.keys, layer.values = layer.keys[..., start:, :], layer.values[..., start:, :]
 
     def turned_keys(self, layer_idx: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Keys and values (B, H, P, D) of a layer whose keys every token changes, and which places are tokens, (B, 1, 1, P)."""
+        """Return a layer's keys and values (B, H, P, D), which every token changes, and a mask of tokens (B, 1, 1, P)."""
         layer: Any = self.layers[layer_idx]
         if not layer.is_initialized:
             return None, None, None
@@ -105,10 +105,10 @@ class MixerCache(GrowingCache):
         return layer.keys, layer.values, (places >= self.padding.to(places.device)[:, None])[:, None, None]
 
     def turn_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
-        """Leave other keys in place of all those of a layer, and the values of the tokens that are new.
+        """Replace all keys of a layer, and append the values of the new tokens.
 
         Raises:
-            RuntimeError: tokens are to be cut off later, which cannot be taken back from the keys before them.
+            RuntimeError: the past is recorded, but turned keys cannot be cut back.
         """
         layer: Any = self.layers[layer_idx]
         if layer.record_past:
@@ -140,15 +140,17 @@ AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
 class Cut(NamedTuple):
-    """Tokens that stay of those just read: of `read` tokens the first `kept` of each row; with them it has read `lengths`."""
+    """Cut of the `read` tokens of the last call: the first `kept` of each row stay; rows then have `lengths`."""
 
     read: int
     kept: list[int]
     lengths: list[int]
 
     def tail(self, x: Tensor, dim: int, width: int) -> Tensor:
-        """The last `width` tokens that stay of each row, along `dim` (-1 or -2) of a tensor that ends with the tokens just read,
-        aligned on the right; zero where there are fewer. The tensor is overwritten."""
+        """Return the last `width` tokens that stay of each row, along `dim` (-1 or -2), after zeros.
+
+        `x` ends with the tokens just read, aligned on the right, and is overwritten.
+        """
         ends = [x.shape[dim] - self.read + kept for kept in self.kept]
         missing = max(0, width - max(ends))
         if missing:
@@ -156,26 +158,26 @@ class Cut(NamedTuple):
         last = max(ends)
         tail = x.narrow(dim, last - width, width)
         for end in set(ends) - {last}:  # the other rows stay in place: to gather all of them takes three times as long
-            rows = [row for row, one in enumerate(ends) if one == end]
-            have = min(width, end)
-            tail.narrow(dim, width - have, have)[rows] = x.narrow(dim, end - have, have)[rows]
-            if have < width:
-                tail.narrow(dim, 0, width - have)[rows] = 0.0
+            rows = [row for row, row_end in enumerate(ends) if row_end == end]
+            available = min(width, end)
+            tail.narrow(dim, width - available, available)[rows] = x.narrow(dim, end - available, available)[rows]
+            if available < width:
+                tail.narrow(dim, 0, width - available)[rows] = 0.0
         return tail
 
 
 def is_batchable(cache: object) -> bool:
-    """Say if rows of a cache can be joined and parted: all of its layers are of known kinds."""
-    return type(cache) in (MixerCache, GrowingDynamicCache) and all(type(one) in KEYS + STATES for one in cache.layers)  # type: ignore[attr-defined]
+    """Say if rows of a cache can be joined and parted: if the kinds of its layers are known."""
+    return type(cache) in (MixerCache, GrowingDynamicCache) and all(type(x) in KEYS + STATES for x in cache.layers)  # type: ignore[attr-defined]
 
 
 def has_keys(cache: Cache) -> bool:
-    """Say if a layer is as long as the sequence, so that rows of different lengths need a mask."""
+    """Say if a layer has keys, so that rows of different lengths need a mask."""
     return any(getattr(layer, "keys", None) is not None for layer in cache.layers)
 
 
 def joined(caches: Sequence[AnyCache], lengths: Sequence[int]) -> AnyCache:
-    """One cache of all sequences, in order. `lengths`: tokens that each row has read."""
+    """Join caches in order. `lengths`: tokens that each row has read."""
 
     def aligned(*parts: Tensor) -> Tensor:
         longest = max(part.shape[-2] for part in parts)
@@ -185,18 +187,18 @@ def joined(caches: Sequence[AnyCache], lengths: Sequence[int]) -> AnyCache:
 
 
 def selected(cache: AnyCache, rows: Sequence[int], lengths: Sequence[int]) -> AnyCache:
-    """A cache of some rows of a batch. `lengths`: tokens that each of these has read."""
+    """Select rows of a cache. `lengths`: tokens that each of these has read."""
     chosen, longest = list(rows), max(lengths)
     return _rebuilt([cache], lambda layer: lambda x: x[..., -longest:, :][chosen], lambda x: x[chosen], lengths)
 
 
 def copied(cache: AnyCache) -> AnyCache:
-    """A cache that reading on from the other leaves alone."""
+    """Copy a cache, so that reading on from the copy leaves it unchanged."""
     return _rebuilt([cache], lambda layer: Tensor.clone, Tensor.clone, None)
 
 
 def cropped(cache: AnyCache, cut: Cut) -> AnyCache:
-    """A cache of keys and values without the last tokens that were read."""
+    """Cut the last tokens off a cache that recorded its past."""
     longest = max(cut.lengths)
 
     def keys_of(layer: Any) -> Callable[[Tensor], Tensor]:
@@ -217,19 +219,21 @@ def _rebuilt(
     states: Callable[..., Tensor],
     lengths: Sequence[int] | None,
 ) -> AnyCache:
-    """A cache like the first, with tensors made of all caches': keys and values by what `keys_of` says for a layer, states by `states`.
-    `lengths`: tokens that its rows have read; None: as many as before."""
+    """Make a cache like the first from the tensors of all.
+
+    `keys_of` gives each layer's function of keys and values. `lengths`: tokens read by each row; None: as before.
+    """
     other = copy.copy(caches[0])
     other.layers = []
     for layers in zip(*(cache.layers for cache in caches), strict=True):
         layer: Any = copy.copy(layers[0])
         for name, value in vars(layers[0]).items():
-            values = [getattr(one, name) for one in layers]
+            values = [getattr(member, name) for member in layers]
             if name in ("keys", "values") and isinstance(value, Tensor) and value.ndim > 1:
                 setattr(layer, name, keys_of(layer)(*values))
             elif name in ("conv_states", "recurrent_states"):
-                made = {k: x if x is None else states(*(one[k] for one in values)) for k, x in value.items()}
-                setattr(layer, name, made)
+                tensors = {k: x if x is None else states(*(member[k] for member in values)) for k, x in value.items()}
+                setattr(layer, name, tensors)
             elif isinstance(value, dict):
                 setattr(layer, name, dict(value))
             elif name == "cumulative_length" and lengths is not None:
@@ -240,39 +244,38 @@ def _rebuilt(
     return other
 
 
+# Share of the free memory for caches: there are those before and after a call, and a third copy to join, part or cut them.
 SHARE = 0.25
-"""How much of the free memory caches may take: while a batch is read, those before and after it are there, and a third time where
-they are joined, parted or cut."""
 
 
 class Footprint(NamedTuple):
-    """Bytes that a row's cache takes, and those that every token adds to it."""
+    """Bytes of a row's cache, and those that each token adds."""
 
     row: float = 0.0
     token: float = 0.0
 
     def of(self, tokens: int) -> float:
-        """Bytes of the cache of a row of so many tokens. Of a window they are fewer: it is not known here."""
+        """Return the bytes of a row of so many tokens, an upper bound with windows."""
         return self.row + tokens * self.token
 
 
 def footprint(short: tuple[int, Cache], long: tuple[int, Cache]) -> Footprint:
-    """The footprint of a model of which the caches of one sequence after fewer and after more tokens are known."""
+    """Compute the footprint from caches of one sequence after fewer and after more tokens."""
     (few, before), (many, after) = ((length, sum(cache_bytes(cache).values())) for length, cache in (short, long))
     token = max(0.0, (after - before) / (many - few))
     return Footprint(before - few * token, token)
 
 
 def cache_bytes(cache: Cache) -> dict[torch.device, int]:
-    """Bytes of all tensors of a cache on each device: each layer's lie where the layer does."""
-    found: dict[torch.device, int] = {}
-    for tensor in (one for layer in cache.layers for value in vars(layer).values() for one in _tensors(value)):
-        found[tensor.device] = found.get(tensor.device, 0) + tensor.numel() * tensor.element_size()
-    return found
+    """Count the bytes of a cache's tensors on each device."""
+    by_device: dict[torch.device, int] = {}
+    for tensor in (part for layer in cache.layers for value in vars(layer).values() for part in _tensors(value)):
+        by_device[tensor.device] = by_device.get(tensor.device, 0) + tensor.numel() * tensor.element_size()
+    return by_device
 
 
 def available_bytes(cache: Cache) -> float:
-    """Bytes that caches like this one may take in all, until one of its devices is full."""
+    """Return the bytes that caches like this may take in all until one of its devices is full."""
     parts = cache_bytes(cache)
     whole = sum(parts.values())
     return min(_free(device) * whole / part for device, part in parts.items() if part)
@@ -289,4 +292,4 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
-        yield from (one for one in value.values() if isinstance(one, Tensor))
+        yield from (tensor for tensor in value.values() if isinstance(tensor, Tensor))

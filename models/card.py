@@ -1,4 +1,4 @@
-"""The card of a finished run's model: what it is, what it was trained on and how, its use and its limits, with the hub's metadata."""
+"""The card of a finished model: what it is, its training, use and limits, with the hub's metadata."""
 
 from __future__ import annotations
 
@@ -30,17 +30,15 @@ _PLACE = re.compile(
     r"(?:^|[:,\[-])\s*[\"']?(?:/(?!usr/|opt/|bin/)[^/\s\"']+/|~/|[A-Za-z]:[\\/])|(?<![\w.-])/(?:home|Users)/\w"
 )
 """An absolute path as a value of settings, but for programs of the system, or somebody's home anywhere."""
-_LARGEST = 10_000_000
-"""Bytes of a card."""
-_LONGEST = 2000
-"""Characters of a cell."""
+_LARGEST = 10_000_000  # bytes of a card
+_LONGEST = 2000  # characters of a cell
 
 
 def write_card(folder: Path) -> Path:
-    """Write the card of a finished model, a function of what is recorded in its folder; returns its path.
+    """Write a finished model's card from what its folder records, and return its path.
 
     Raises:
-        UserError: a file that it is made of is missing or damaged.
+        UserError: a file that it needs is missing or damaged.
     """
     written = read_stored(folder / CONFIG_FILE)
     section, train = written.get("model") or {}, written.get("train") or {}
@@ -57,8 +55,8 @@ def write_card(folder: Path) -> Path:
         base_model=base if relation else None,
         base_model_relation=relation,  # what is None is left out
     )
-    said = without_paths(written)
-    base, section, data = (said.get("model") or {}).get("name_or_path"), said.get("model") or {}, said["data"]
+    public = without_paths(written)
+    base, section, data = (public.get("model") or {}).get("name_or_path"), public.get("model") or {}, public["data"]
     what = f"LoRA adapters of {base}" if adapters else f"{base}, trained further" if base else "A decoder of its own"
     simulates = "remedy simulate FOLDER PROGRAM.py\n" if data.get("context") and data["format"] != "symbolic" else ""
     first = "" if base else "after `import remedy.models.decoder`, "
@@ -70,9 +68,9 @@ def write_card(folder: Path) -> Path:
         "Parameters": f"{_parameters(folder):,}{' in the adapters' if adapters else ''}",
         "Programs": ": ".join([*_described(written["data"]), _flow(data["task"])]),
         "Traces": _flow({key: value for key, value in data.items() if key != "task"}),
-        "Mixed with": _flow(said.get("mixture") or {}),
+        "Mixed with": _flow(public.get("mixture") or {}),
         "Curriculum": _flow(train.get("curriculum") or {}),
-        "Tokenizer": _flow(said.get("tokenizer") or {}),
+        "Tokenizer": _flow(public.get("tokenizer") or {}),
         "Learnt": f"tokens of the roles {', '.join(train.get('loss_roles') or ['of the trace'])}",
         **_training(folder),
     }
@@ -114,19 +112,19 @@ With cwm-remedy, where FOLDER holds these files:
 
 
 def without_paths(value: Any) -> Any:
-    """Settings with the last part alone of every absolute path in them."""
+    """Shorten every absolute path in settings to its last part."""
     if isinstance(value, Mapping):
-        return {key: without_paths(one) for key, one in value.items()}
+        return {key: without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [without_paths(one) for one in value]
+        return [without_paths(item) for item in value]
     return PureWindowsPath(value).name if isinstance(value, str) and _ABSOLUTE.match(value) else value
 
 
 def read_card(path: Path) -> RepoCard:
-    """Return a card with the hub's metadata.
+    """Read a card with the hub's metadata.
 
     Raises:
-        UserError: it cannot be read, or is of no card's size.
+        UserError: it cannot be read, or is too large.
     """
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:
@@ -142,7 +140,7 @@ def read_card(path: Path) -> RepoCard:
 
 
 def refuse_places(paths: Iterable[Path]) -> None:
-    """Refuse absolute paths and homes of people in settings and cards.
+    """Refuse absolute paths and people's homes in settings and cards.
 
     Raises:
         UserError: there is one.
@@ -157,7 +155,7 @@ def refuse_places(paths: Iterable[Path]) -> None:
 
 
 def is_repository(name: str) -> bool:
-    """Say if a name may be a repository's."""
+    """Say if a name can be a repository's."""
     with contextlib.suppress(HFValidationError):
         validate_repo_id(name)
         return True
@@ -165,29 +163,32 @@ def is_repository(name: str) -> bool:
 
 
 def is_hub_name(name: str) -> bool:
-    """Say if a model's name is one of the hub, and no folder here."""
+    """Say if a model's name is one of the hub, not of a folder here."""
     return is_repository(name) and not Path(name).exists()
 
 
 def _described(data: Mapping[str, Any]) -> list[str]:
-    """A phrase on the programs; none where their task is a plug-in's that is not here."""
+    """Describe the programs in a phrase; none if their task's plug-in is not here."""
     with contextlib.suppress(UserError):
         return [build(DataConfig, data).task.describe()]
     return []
 
 
 def _training(folder: Path) -> dict[str, str]:
-    """Return what a training took; nothing of merged models, whose adapters took it."""
-    took: dict[str, Any] = {**(read_training(folder) or {})}
-    computed = took.pop("computed", None) or {}
-    found = {**took, **{f"validation {name}": value for name, value in (took.pop("validation", None) or {}).items()}}
-    said = {
+    """Return the rows on a training; none for merged models."""
+    account: dict[str, Any] = {**(read_training(folder) or {})}
+    computed = account.pop("computed", None) or {}
+    figures = {
+        **account,
+        **{f"validation {name}": value for name, value in (account.pop("validation", None) or {}).items()},
+    }
+    texts = {
         name: f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-        for name, value in found.items()
+        for name, value in figures.items()
         if type(value) in (int, float)
     }
     kernels = "; ".join(f"{mixer}: {how}" for mixer, how in computed.get("mixers", {}).items())
-    return {name.replace("_", " ").capitalize(): value for name, value in {**said, "kernels": kernels}.items()}
+    return {name.replace("_", " ").capitalize(): value for name, value in {**texts, "kernels": kernels}.items()}
 
 
 def _parameters(folder: Path) -> int:
@@ -199,12 +200,12 @@ def _parameters(folder: Path) -> int:
 
 
 def _flow(section: Any) -> str:
-    """A section of settings on one line, without what is not set."""
+    """Write a section of settings on one line, without what is not set."""
     if isinstance(section, Mapping):
         section = {key: value for key, value in section.items() if value or (value == 0 and value is not False)}
     return yaml.safe_dump(section, default_flow_style=True, sort_keys=False, width=math.inf).strip() if section else ""
 
 
 def cell(value: Any) -> str:
-    """A text as a Markdown table shows it, on one line; nothing in it acts."""
+    """Escape a text for one line of a Markdown table, so that nothing in it acts."""
     return as_markdown(one_line(str(value), _LONGEST)).replace("|", "\\|")

@@ -1,7 +1,6 @@
-"""Reads several tokens of a row at once, the last of them guesses, and forgets those guesses that were wrong.
+"""Reading of several tokens of a row at once, the last of them guesses, of which wrong ones are forgotten.
 
-Rows are numbered by whoever reads. What a row's cache holds is told by `held`; the rest of its sequence has to be read again: a cache
-that cannot be cut back is replaced by a copy from before the guesses.
+A copy from before the guesses replaces a cache that cannot be cut back: then the right ones are read again.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from remedy.models.protocol import CausalLM
 
 
 class Kind(StrEnum):
-    """Kind of cache: the way to go on from where a sequence stands, and to forget what was read."""
+    """Kind of cache: how to read on from it, and how to forget."""
 
     CROP = "crop"
     """Its cache holds keys and values, of which tokens are cut off: rows may read chunks of different lengths."""
@@ -43,7 +42,7 @@ class Kind(StrEnum):
 
 
 class CachedModel:
-    """Calls a model, with a cache or without."""
+    """A model called with a cache or without."""
 
     def __init__(self, model: CausalLM) -> None:
         self.model = model
@@ -54,12 +53,12 @@ class CachedModel:
         """Tokens that it read in all, padding included."""
         parameters = inspect.signature(model.forward).parameters
         self.takes = frozenset(parameters)
-        self._options = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+        self._options = any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
         self._options |= "use_cache" in self.takes
         self._cache = next((name for name in ("past_key_values", "cache_params") if name in self.takes), None)
 
     def kind(self) -> Kind | None:
-        """CROP or COPY by the layers of its cache; None where that is of neither kind."""
+        """Return CROP or COPY by the layers of its cache, or None."""
         if self._cache is None or not is_batchable(cache := self._new_cache()):
             return None
         if isinstance(cache, MixerCache):
@@ -67,21 +66,23 @@ class CachedModel:
         return Kind.CROP if all(type(layer) in KEYS for layer in cache.layers) else Kind.COPY
 
     def parallel(self, tokens: Tensor, keep: int = 0) -> Tensor:
-        """Logits (B, T, V) of one pass over whole sequences (B, T), without a cache; `keep`: of the last tokens alone."""
+        """Return logits (B, T, V) of one pass over sequences (B, T) without a cache; `keep`: only the last."""
         logits = self._call(tokens, keep, **({"use_cache": False} if self._options else {}))
         return logits[:, -keep:] if keep else logits
 
     def read(
         self, tokens: Tensor, cache: Cache | None, keep: int = 1, record: bool = False, **where: Tensor
     ) -> tuple[Tensor, Cache]:
-        """Read tokens (B, T) on from a cache, or from the beginning: logits (B, keep, V) after the last ones, and the cache then.
-        `record`: it keeps what lies outside a window or a convolution's width until it is `cropped`."""
+        """Read tokens (B, T) from a cache or the beginning; return the last logits (B, keep, V) and the cache.
+
+        `record`: keep what leaves a window until it is `cropped`.
+        """
         cache = self._new_cache() if cache is None else cache
         if record:
             cache.activate_past_recording()
         assert self._cache is not None
-        given: dict[str, Any] = {self._cache: cache, **where}
-        return self._call(tokens, keep, use_cache=True, **given)[:, -keep:], cache
+        options: dict[str, Any] = {self._cache: cache, **where}
+        return self._call(tokens, keep, use_cache=True, **options)[:, -keep:], cache
 
     def _call(self, tokens: Tensor, keep: int, **options: Any) -> Tensor:
         self.calls += 1
@@ -97,14 +98,14 @@ class CachedModel:
 
 
 class Chunk(NamedTuple):
-    """Tokens that a row reads next; the last `guesses` of them may have to be forgotten."""
+    """Tokens that a row reads next, the last `guesses` of them guessed."""
 
     tokens: list[int]
     guesses: int
 
 
 class _Group(NamedTuple):
-    """Rows whose caches are one batch, and how many tokens each has read."""
+    """Rows whose caches are one batch, and the tokens that each has read."""
 
     rows: list[int]
     lengths: list[int]
@@ -112,8 +113,10 @@ class _Group(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A call whose guesses are not judged yet: its rows, the tokens of each row before and in it, how many places it took, and the
-    caches after and before it."""
+    """A call whose guesses are not judged yet.
+
+    `lengths`: tokens of each row before it; `reads`: in it; `width`: its places; `after`, `before`: the caches.
+    """
 
     rows: list[int]
     lengths: list[int]
@@ -124,10 +127,10 @@ class _Open(NamedTuple):
 
 
 class ChunkReader:
-    """Rows that read on by chunks; `Kind.PLAIN` holds nothing of them. `extend` is followed by `keep` for the same rows."""
+    """Rows that read on by chunks; each `extend` is followed by `keep` for the same rows."""
 
     def __init__(self, model: CachedModel, kind: Kind, limit: int | None = None) -> None:
-        """`limit`: places in a table of positions, if there is one."""
+        """Read with a model. `limit`: places in a table of positions, if any."""
         self.kind = kind
         self._model = model
         self._limit = limit
@@ -136,12 +139,14 @@ class ChunkReader:
         self._open: _Open | None = None
 
     def held(self, row: int) -> int:
-        """Return how many tokens of a row its cache holds: what follows them is read next."""
+        """Count the tokens of a row in its cache: what follows them is read next."""
         return next((group.lengths[group.rows.index(row)] for group in self._groups if row in group.rows), 0)
 
     def extend(self, chunks: Mapping[int, Chunk]) -> dict[int, Tensor]:
-        """Read a chunk of each row, in one call: for each, logits (guesses + 1, V) after the token before the first guess and after
-        every guess. Rows have all read something, or all nothing. Of different lengths from a cache: with `Kind.CROP` alone."""
+        """Read a chunk of each row in one call; return logits (guesses + 1, V) from before the first guess.
+
+        Rows have all read something, or nothing. From a cache, only `Kind.CROP` reads chunks of different lengths.
+        """
         rows = list(chunks)
         lengths = [self.held(row) for row in rows]
         fresh, crops = not any(lengths), self.kind is Kind.CROP
@@ -163,43 +168,44 @@ class ChunkReader:
         self._open = _Open(rows, lengths, reads, width, cache, before)
         first = [keep - width + read - chunks[row].guesses - 1 for row, read in zip(rows, reads)]
         return {
-            row: logits[at, start : start + chunks[row].guesses + 1] for at, (row, start) in enumerate(zip(rows, first))
+            row: logits[index, start : start + chunks[row].guesses + 1]
+            for index, (row, start) in enumerate(zip(rows, first))
         }
 
     def keep(self, kept: Mapping[int, int]) -> None:
-        """Return how many tokens of its chunk stay of each row that was just extended; a row that is not named is done with."""
+        """Keep so many tokens of the last chunk of each row; drop rows that are not named."""
         assert self._open is not None
         rows, lengths, reads, width, after, before = self._open
         self._open = None
         if after is None:
             return
-        places = [place for place, row in enumerate(rows) if row in kept]
+        indices = [index for index, row in enumerate(rows) if row in kept]
         if self.kind is Kind.CROP:
-            cut = Cut(width, [kept[rows[place]] for place in places], [])
-            if places:
-                self._hold(after, rows, [length + width for length in lengths], places, cut)
+            cut = Cut(width, [kept[rows[index]] for index in indices], [])
+            if indices:
+                self._hold(after, rows, [length + width for length in lengths], indices, cut)
             return
-        whole = [place for place in places if kept[rows[place]] == reads[place]]
-        rest = [place for place in places if kept[rows[place]] < reads[place]]
+        whole = [index for index in indices if kept[rows[index]] == reads[index]]
+        rest = [index for index in indices if kept[rows[index]] < reads[index]]
         if whole:
             self._hold(after, rows, [length + read for length, read in zip(lengths, reads)], whole)
         if rest and before is not None:
             self._hold(before, rows, lengths, rest)
 
     def mark(self, row: int) -> None:
-        """Keep a copy of a row's cache as it is now, for `back`; the first time alone."""
+        """Copy a row's cache for `back`, the first time only."""
         if row not in self._marked:
             group = next(group for group in self._groups if row in group.rows)
             self._marked[row] = _part(group, [group.rows.index(row)])
 
     def back(self, rows: Collection[int]) -> None:
-        """Rows hold what they held when they were marked; nothing, where they were not."""
+        """Restore rows to where they were marked, or to nothing."""
         self._drop(rows)
         marked = [self._marked[row] for row in rows if row in self._marked]
-        self._groups += [one._replace(cache=copied(one.cache)) for one in marked]
+        self._groups += [group._replace(cache=copied(group.cache)) for group in marked]
 
     def forget(self, rows: Collection[int]) -> None:
-        """Let the caches of rows go, marked ones too: they read no more."""
+        """Drop the caches of rows that read no more, marked ones too."""
         self._drop(rows)
         for row in rows:
             self._marked.pop(row, None)
@@ -211,35 +217,37 @@ class ChunkReader:
     def _hold(
         self, cache: Cache, rows: list[int], lengths: list[int], places: list[int], cut: Cut | None = None
     ) -> None:
-        """Keep the cache of some rows of a batch."""
-        mine, have = [rows[place] for place in places], [lengths[place] for place in places]
-        if len(mine) < len(rows):
-            cache = selected(cache, places, have)
+        """Store the cache of some rows of a batch."""
+        chosen, chosen_lengths = [rows[index] for index in places], [lengths[index] for index in places]
+        if len(chosen) < len(rows):
+            cache = selected(cache, places, chosen_lengths)
         if cut is not None:
-            have = [length - cut.read + kept for length, kept in zip(have, cut.kept)]
-            cache = cropped(cache, cut._replace(lengths=have))
-        self._groups.append(_Group(mine, have, cache))
+            chosen_lengths = [length - cut.read + kept for length, kept in zip(chosen_lengths, cut.kept)]
+            cache = cropped(cache, cut._replace(lengths=chosen_lengths))
+        self._groups.append(_Group(chosen, chosen_lengths, cache))
 
     def _take(self, wanted: Collection[int]) -> tuple[list[int], list[int], Cache]:
-        """The rows' caches as one batch, with the rows in its order; they are held no more."""
+        """Remove the rows' caches and return them as one batch, with its rows and lengths."""
         taken, self._groups = self._parted(wanted)
         rows = [row for group in taken for row in group.rows]
         lengths = [length for group in taken for length in group.lengths]
-        return rows, lengths, taken[0].cache if len(taken) == 1 else joined([one.cache for one in taken], lengths)
+        return rows, lengths, taken[0].cache if len(taken) == 1 else joined([group.cache for group in taken], lengths)
 
     def _parted(self, wanted: Collection[int]) -> tuple[list[_Group], list[_Group]]:
-        """The groups of some rows, and those of all others."""
+        """Part the groups into those of some rows and those of all others."""
         parts: tuple[list[_Group], list[_Group]] = ([], [])
         for group in self._groups:
             for part, inside in zip(parts, (True, False)):
-                places = [place for place, row in enumerate(group.rows) if (row in wanted) is inside]
+                places = [index for index, row in enumerate(group.rows) if (row in wanted) is inside]
                 if places:
                     part.append(group if len(places) == len(group.rows) else _part(group, places))
         return parts
 
     def _where(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
-        """Return where the tokens of each row stand: their positions, which some models miscount from their cache (Bamba), and, in
-        rows of different lengths, whose keys are padded on the left, which of them are its own."""
+        """Return each row's positions and, for keys padded on the left, its mask.
+
+        Some models miscount positions from their cache (Bamba).
+        """
         device = self._model.device
         steps = torch.arange(width, device=device)
         starts = torch.tensor(lengths, device=device)[:, None]
@@ -250,10 +258,10 @@ class ChunkReader:
         return {name: value for name, value in where.items() if name in self._model.takes}
 
     def _padded(self, rows: Sequence[list[int]], width: int) -> Tensor:
-        """Tokens (B, width), padded on the right with tokens of their own, for which no model looks into its configuration."""
+        """Pad tokens on the right to (B, width), with tokens of their own."""
         return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self._model.device)
 
 
 def _part(group: _Group, places: list[int]) -> _Group:
-    lengths = [group.lengths[place] for place in places]
-    return _Group([group.rows[place] for place in places], lengths, selected(group.cache, places, lengths))
+    lengths = [group.lengths[index] for index in places]
+    return _Group([group.rows[index] for index in places], lengths, selected(group.cache, places, lengths))

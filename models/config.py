@@ -1,4 +1,4 @@
-"""Settings of what is trained, as the user writes them: a decoder of ours, or a pretrained model with or without LoRA."""
+"""Settings of what is trained: a decoder of ours, or a pretrained model with or without LoRA."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class DecoderSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> DecoderSettings:
-        """Refuse what no mixer reads, and a size of which nothing is left."""
+        """Refuse what no mixer reads, and a size that sets nothing."""
         used = self._used()
         idle = {
             key: f"with mixers {', '.join(self.mixers)}: it is for "
@@ -134,7 +134,7 @@ class DecoderSettings(Settings):
 
     @model_validator(mode="after")
     def _every_entry_is_of_a_layer(self) -> DecoderSettings:
-        """Refuse an entry of a list over the layers that no attention reads, and a null where attention needs positions."""
+        """Refuse list entries that no attention reads, and a null where attention needs positions."""
         layers = self.shape_with({})["num_hidden_layers"]
         for key in ("window", "positions"):
             entries = getattr(self, key)
@@ -142,8 +142,8 @@ class DecoderSettings(Settings):
                 continue
             if not entries:
                 raise ValueError(f"{key} is an empty list: give it an entry for each layer, or no list")
-            readers = [n for n in range(layers) if key in MIXERS[self.mixers[n % len(self.mixers)]].uses]
-            reached = {n % len(entries) for n in readers}
+            readers = [layer for layer in range(layers) if key in MIXERS[self.mixers[layer % len(self.mixers)]].uses]
+            reached = {layer % len(entries) for layer in readers}
             if len(entries) > layers:
                 raise ValueError(f"{key} has {len(entries)} entries, and there are only {layers} layers")
             for number, entry in enumerate(entries):
@@ -161,31 +161,30 @@ class DecoderSettings(Settings):
         return self
 
     def _used(self) -> frozenset[str]:
-        """The fields that the mixers of its layers read."""
+        """Return the fields that its layers' mixers read."""
         layers = self.shape_with({})["num_hidden_layers"]
         return frozenset[str]().union(*(MIXERS[name].uses for name in self.mixers[:layers]))
 
     def matched(self) -> dict[str, int]:
-        """The width that `match` chooses, under its key."""
+        """Return the width that `match` chooses, under its key."""
         if self.match is None:
             return {}
-        found = matched(self)
-        return {found.key: found.value}
+        width = matched(self)
+        return {width.key: width.value}
 
     @property
     def shape(self) -> dict[str, int]:
-        """Layers, width, heads and MLP width: as given or matched, else the size's."""
+        """Return layers, width, heads and MLP width: as given or matched, else the size's."""
         return self.shape_with(self.matched())
 
     def shape_with(self, chosen: dict[str, int]) -> dict[str, int]:
-        """The shape, with other widths chosen."""
+        """Return the shape with other widths chosen."""
         given = self.model_dump(include=SHAPE, exclude_none=True)
         shape: dict[str, int] = SIZES[self.size] | given | {key: chosen[key] for key in SHAPE & chosen.keys()}
         return {"intermediate_size": 8 * ((shape["hidden_size"] * 8 // 3 + 7) // 8)} | shape
 
     def resolved(self, chosen: dict[str, int] | None = None) -> dict[str, Any]:
-        """The settings as the model's configuration takes them, with the size's numbers filled in and widths as `chosen`,
-        by default those of `match`."""
+        """Return the settings for a model's configuration, the size's numbers filled in; `chosen`: widths, by default matched."""
         chosen = self.matched() if chosen is None else chosen
         return self.model_dump(exclude={"kind", "size", "match"}) | chosen | self.shape_with(chosen)
 
@@ -195,7 +194,7 @@ SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediat
 
 
 class Matched(NamedTuple):
-    """The width that was chosen, under its key, and what the model costs with it beside what it was to cost."""
+    """A chosen width under its key, and the model's cost with it beside the target."""
 
     key: str
     value: int
@@ -203,17 +202,17 @@ class Matched(NamedTuple):
     target: float
 
     def sentence(self, match: Match) -> str:
-        """Return what was matched, for the log."""
+        """Say for the log what was matched."""
         to = f"{match.to:,.0f}" if isinstance(match.to, float) else f"{', '.join(match.to)} ({self.target:,.0f})"
         return f"{self.key} {self.value} by match: {self.cost:,.0f} {UNITS[match.of]} in the layers, to equal {to}"
 
 
 @lru_cache(maxsize=256)
 def matched(settings: DecoderSettings) -> Matched:
-    """The width that `settings.match` asks for.
+    """Find the width that `settings.match` asks for.
 
     Raises:
-        ValueError: the width is given too, the length is missing or does nothing, or no width comes within 2 %.
+        ValueError: the width is given too, the length is missing or idle, or no width comes within 2 %.
     """
     match = settings.match
     assert match is not None
@@ -230,26 +229,26 @@ def matched(settings: DecoderSettings) -> Matched:
 
     def cost(value: int) -> float:
         nonlocal grows
-        found, growing = _layers_cost(settings, {key: value}, match)
+        amount, growing = _layers_cost(settings, {key: value}, match)
         grows |= growing
-        return found
+        return amount
 
     heads = settings.shape_with({})["num_attention_heads"]
     steps = {"intermediate_size": (8, 1), "hidden_size": (2 * heads,)}.get(key, (1,))
-    tried = [_nearest(cost, target, step) for step in steps]
+    nearest = [_nearest(cost, target, step) for step in steps]
     if match.length is not None and not grows:
         raise ValueError(f"match.length {match.length} does nothing where no attention sees all tokens: remove it")
-    value = next((value for value in tried if _error(cost(value), target) <= TOLERANCE), None)
+    value = next((value for value in nearest if _error(cost(value), target) <= TOLERANCE), None)
     if value is None:
         raise ValueError(
             f"match: no {key} gives {', '.join(settings.mixers)} within 2 % of {target:,.0f} {UNITS[match.of]}; the nearest, "
-            f"{tried[-1]}, gives {cost(tried[-1]):,.0f}: change what it is to equal, or the number of layers or heads"
+            f"{nearest[-1]}, gives {cost(nearest[-1]):,.0f}: change what it is to equal, or the number of layers or heads"
         )
     return Matched(key, value, cost(value), target)
 
 
 def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:
-    """Count what a match is of in the layers, with widths as chosen, and say if it grows with the sequence."""
+    """Return the matched cost of the layers, and if it grows with the sequence."""
     from remedy.models.decoder import Block  # waits for Transformers, which other settings need not
 
     config: Any = SimpleNamespace(**settings.resolved(chosen), rms_norm_eps=1e-5)
@@ -268,7 +267,7 @@ def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match
 
 
 def _nearest(cost: Callable[[int], float], target: float, step: int) -> int:
-    """The multiple of `step`, from the first that is at least 8 (1 where the step is 1 and no width), whose cost is nearest."""
+    """Return the multiple of `step` whose cost is nearest: from 8 on, or from 1 with a step of 1."""
     low = step if step == 1 else -(-8 // step) * step
     high = low
     while cost(high) < target and high < WIDEST:
@@ -320,7 +319,7 @@ class PretrainedSettings(Settings):
 
 
 def _kind_given(value: Any) -> Any:
-    """Without a `kind` it is a decoder: most configurations describe one."""
+    # Most configurations describe a decoder.
     return {"kind": "decoder", **value} if isinstance(value, dict) else value
 
 

@@ -1,4 +1,4 @@
-"""Number of tokens that a model can read, or was made to read."""
+"""Number of tokens that a model can read, or was trained to read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from remedy.models.protocol import CausalLM
 from remedy.settings import UserError
 
 SETTINGS = ("max_position_embeddings", "n_positions", "n_ctx", "context_length", "max_seq_len", "seq_length")
-"""Under which names Transformers' configurations say it."""
-_SPARE = 8
-"""Rows that a table of positions may have beyond them: OPT's has two."""
+"""The names of this length in Transformers' configurations."""
+_SPARE = 8  # further rows that a table of positions may have: OPT's has two
 
 
 class ContextLimit(NamedTuple):
-    """The tokens of a sequence that a model's configuration speaks of, and under which name.
+    """A sequence length in a model's configuration, and the name of its setting.
 
-    `hard`: there is a table of positions that ends there, as GPT-2's. Others compute positions, and read on untrained.
+    `hard`: a table of positions ends there, as GPT-2's. Other models compute positions, and can read on untrained.
     """
 
     tokens: int
@@ -27,22 +26,25 @@ class ContextLimit(NamedTuple):
 
 
 def context_limit(model: CausalLM) -> ContextLimit | None:
-    """The limit of a model; None where its configuration names none."""
+    """Return a model's limit; None if its configuration names none."""
     config = model.config
     config = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
     for setting in SETTINGS:
         tokens = getattr(config, setting, None)
         if isinstance(tokens, int) and tokens > 0:
-            stored = (setting, *(n for n in SETTINGS if getattr(config, "attribute_map", {}).get(setting) == n))[-1]
+            stored = (
+                setting,
+                *(alias for alias in SETTINGS if getattr(config, "attribute_map", {}).get(setting) == alias),
+            )[-1]
             return ContextLimit(tokens, stored, _has_table(model, tokens))
     return None
 
 
 def refuse_longer(limit: ContextLimit | None, tokens: float) -> None:
-    """Refuse to train on an example of so many tokens, where a model has a table of positions that ends before.
+    """Refuse an example longer than the model's table of positions.
 
     Raises:
-        UserError: it has.
+        UserError: it is longer.
     """
     if limit is not None and limit.hard and tokens > limit.tokens:
         raise UserError(
@@ -52,7 +54,7 @@ def refuse_longer(limit: ContextLimit | None, tokens: float) -> None:
 
 
 def _has_table(model: CausalLM, tokens: int) -> bool:
-    """Say if a module looks positions up: in an embedding beside that of the vocabulary, or in a buffer, by their number."""
+    """Say if an embedding beside the vocabulary's, or a buffer, has a row for each position."""
     vocabulary = {id(table) for table in (model.get_input_embeddings(), model.get_output_embeddings())}
     for _, module in model.named_modules():
         rows = module.num_embeddings if isinstance(module, nn.Embedding) and id(module) not in vocabulary else 0

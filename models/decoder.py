@@ -1,7 +1,6 @@
-"""A small decoder whose only varying part is the sequence mixer, chosen per layer: two architectures differ in nothing else.
+"""A decoder of pre-norm blocks, RMSNorm and untied embeddings, whose only varying part is the sequence mixer.
 
-Pre-norm blocks of a mixer and a gated MLP, RMSNorm, untied embeddings. It is a Transformers model: `save_pretrained`,
-`AutoModelForCausalLM.from_pretrained` and `.generate` work once this module is imported.
+`save_pretrained`, `from_pretrained` and `.generate` work once this module is imported.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class GatedMLP(nn.Module):
 class Block(GradientCheckpointingLayer):
     """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D).
 
-    With gradient checkpointing its input alone is kept for the backward pass, and the rest computed again.
+    Gradient checkpointing keeps only its input for the backward pass.
     """
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
@@ -61,7 +60,7 @@ class Block(GradientCheckpointingLayer):
         positions: Tensor | Sequence[Tensor | None] | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """`packing`: of rows that hold several examples, which are laid apart in groups for the mixer; `positions` are then of each."""
+        """Map x. `packing`: rows hold several examples, laid apart for the mixer; `positions` are then by group."""
         normed = self.mixer_norm(x)
         if packing is None:
             mixed = self._mixed(normed, past_key_values, positions)
@@ -104,9 +103,9 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Normal embeddings, head and projections, of the configured deviation; without one, projections are PyTorch's.
+        """Initialise embeddings and head and, with `initializer_range`, projections.
 
-        What a mixer sets itself (decays, step sizes, norms, convolutions, classic recurrences) is its authors' and stays.
+        What a mixer sets itself (decays, step sizes, norms, convolutions, classic recurrences) stays as its authors chose.
         """
         std = self.config.initializer_range
         if isinstance(module, nn.Embedding) or module is self.lm_head:
@@ -127,11 +126,10 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         return self.lm_head
 
     def mixers(self) -> list[Mixer]:
-        """The mixer of each layer."""
         return [layer.mixer for layer in self.layers if isinstance(layer, Block)]
 
     def new_cache(self) -> MixerCache:
-        """An empty state, for step-by-step decoding."""
+        """Return an empty state for step-by-step decoding."""
         return MixerCache(self.config.num_hidden_layers)
 
     def forward(
@@ -147,15 +145,14 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         position_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Logits (B, T, V), and with `labels` (B, T; -100 where not supervised) the mean loss of the supervised tokens.
+        """Compute logits (B, T, V) and, with `labels` (B, T; -100: unsupervised), the mean loss.
 
-        `attention_mask` (B, P + T) is 0 on padding, which stands behind a row's tokens, where causality makes it of no account.
-        `past_key_values` carries the state of a previous call, which read P places; a call that continues one may read any number of
-        tokens. `position_ids` (B, T) are the places of tokens in their own examples: where they begin again a row holds several, and
-        each is read as if it stood alone.
+        `attention_mask` (B, P + T) is 0 on padding, which must follow a row's tokens. `past_key_values`: the state of a call that
+        read P places. `position_ids` (B, T): places in the tokens' own examples; where they restart, a row holds several, each read
+        as if alone.
 
         Raises:
-            ValueError: something is asked for that would not be done: padding before or between tokens, other positions, another cache.
+            ValueError: an argument would not be honoured.
         """
         if unread := sorted(key for key, value in kwargs.items() if value is not None and value is not USUAL.get(key)):
             raise ValueError(f"{', '.join(unread)}: this decoder does not take that: leave it out")
@@ -196,7 +193,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         else:
             real = packing.real()
             apart = packing.apart(ids) if ids is not None else [None] * len(real)
-            positions = [self._positions(own, mask, None, mask.shape[1]) for own, mask in zip(apart, real)]
+            positions = [self._positions(group_ids, mask, None, mask.shape[1]) for group_ids, mask in zip(apart, real)]
         for layer in self.layers:
             x = layer(x, past_key_values=cache, positions=positions, packing=packing)
         if cache is not None:
@@ -206,7 +203,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _positions(
         self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, steps: int
     ) -> Tensor | None:
-        """The tokens' positions, (T,) or (B, T), where they do not simply count up: drawn in training, at even distances else."""
+        """Return randomised positions, (T,) or (B, T): drawn in training, else evenly spread; None for others."""
         config = self.config
         if config.positions != "randomised":
             return None
@@ -233,7 +230,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
 
 
 def parameter_count(model: CausalLM) -> int:
-    """Number of trainable parameters, whole ones also where ZeRO-3 leaves a process a part of each."""
+    """Count trainable parameters, whole ones also under ZeRO-3."""
     return sum(int(getattr(p, "ds_numel", p.numel())) for p in model.parameters() if p.requires_grad)
 
 

@@ -1,4 +1,4 @@
-"""Settings of the decoder as Transformers stores them with a checkpoint."""
+"""The decoder's settings as Transformers stores them with a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from transformers import PretrainedConfig
 
 
 class DecoderConfig(PretrainedConfig):
-    """The decoder's configuration inside a checkpoint: `DecoderSettings` with every value resolved, and what the tokenizer says."""
+    """Configuration in a checkpoint: `DecoderSettings` with every value resolved, and the tokenizer's."""
 
     model_type = "cwm_remedy"
 
@@ -38,10 +38,10 @@ class DecoderConfig(PretrainedConfig):
 
     @classmethod
     def from_settings(cls, settings: Any, vocab_size: int, fingerprint: str = "", **token_ids: Any) -> DecoderConfig:
-        """The checkpoint configuration of a user's settings (`DecoderSettings`) for a tokenizer."""
+        """Make the configuration from `DecoderSettings` and a tokenizer."""
         return cls(**settings.resolved(), vocab_size=vocab_size, tokenizer_fingerprint=fingerprint, **token_ids)
 
     @property
     def layer_mixers(self) -> list[str]:
-        """The mixer of each layer."""
+        """Return the mixer of each layer."""
         return [self.mixers[layer % len(self.mixers)] for layer in range(self.num_hidden_layers)]

@@ -1,4 +1,4 @@
-"""Examples as a tokenizer reads them: where the number of tokens is known, and so how a trace may be written."""
+"""Examples with their tokens, whose number decides how a trace is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 def example_table(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> pa.Table:
-    """The examples at the indices as rows of a data set.
+    """Return the examples at the indices as rows of a data set.
 
     Raises:
         ConfigError, TokenizerError: as `encoded_examples`.
@@ -38,7 +38,7 @@ def example_table(data: DataConfig, tokenizer: TraceTokenizer, split: str, indic
 def encoded_examples(
     data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int], workers: int = 1
 ) -> list[tuple[Example, Encoded]]:
-    """The examples at the indices with their tokens, each in the densest reveal that `reveal.max_tokens` allows.
+    """Return the examples at the indices with their tokens, in the densest reveal within `reveal.max_tokens`.
 
     Raises:
         ConfigError: as `executions`.
@@ -50,7 +50,7 @@ def encoded_examples(
 
 
 def encoded_execution(execution: Execution, data: DataConfig, tokenizer: TraceTokenizer) -> tuple[Example, Encoded]:
-    """The example of an execution with its tokens.
+    """Return the example of an execution with its tokens.
 
     Raises:
         TokenizerError: as `TraceTokenizer.encode`.

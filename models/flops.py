@@ -1,4 +1,4 @@
-"""Cost of a model: operations a token, for tables of runs and MFU, and the numbers it carries from token to token."""
+"""Cost of a model: operations a token, and numbers it carries from token to token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PEAK_TFLOPS = {"H200": 989.0, "H100 PCIe": 756.0, "H100": 989.0, "A100": 312.0, 
 
 
 class Window(NamedTuple):
-    """Layers whose attention sees so many tokens at most, and what each of these costs: operations, and numbers kept."""
+    """Layers whose attention sees `tokens` tokens at most, with the operations and stored numbers of each."""
 
     tokens: int
     flops: float
@@ -24,11 +24,10 @@ class Window(NamedTuple):
 
 
 class TokenCost(NamedTuple):
-    """Operations of a token, a product and a sum counted as two, and the state that one sequence needs.
+    """Operations of a token (a product and a sum count as two), and the state of one sequence.
 
-    Where attention sees all earlier tokens, both grow with the length of the sequence: `flops_by_length` is added for each of
-    its tokens, as Chowdhery et al., "PaLM", 2022, appendix B, count, and `state_by_length` numbers are kept of each. `windows` are
-    counted as full in `flops` and `state_floats`.
+    `flops_by_length` and `state_by_length` are added for each token of the sequence, where attention sees all (Chowdhery et al.,
+    "PaLM", 2022, appendix B). `flops` and `state_floats` count `windows` as full.
     """
 
     flops: float
@@ -38,7 +37,7 @@ class TokenCost(NamedTuple):
     windows: tuple[Window, ...] = ()
 
     def at(self, length: float) -> tuple[float, float]:
-        """Operations of a token, and numbers carried, in a sequence of `length` tokens."""
+        """Return a token's operations, and the numbers carried, in a sequence of `length` tokens."""
         empty = [(max(0.0, window.tokens - length), window) for window in self.windows]
         return (
             self.flops + length * self.flops_by_length - sum(places * window.flops for places, window in empty),
@@ -46,17 +45,17 @@ class TokenCost(NamedTuple):
         )
 
     def of(self, lengths: Iterable[float]) -> float:
-        """Operations of sequences of these lengths, which do not see one another."""
+        """Sum the operations of separate sequences of these lengths."""
         return sum(length * self.at(length)[0] for length in lengths)
 
     def times(self, factor: float) -> TokenCost:
-        """So many times the operations, with the same state."""
+        """Multiply the operations, with the same state."""
         windows = tuple(window._replace(flops=factor * window.flops) for window in self.windows)
         return self._replace(flops=factor * self.flops, flops_by_length=factor * self.flops_by_length, windows=windows)
 
 
 def mixing_cost(modules: Iterable[nn.Module]) -> TokenCost:
-    """Return what the mixers among the modules cost beside products with weights."""
+    """Sum what mixers among the modules cost beside products with weights."""
     mixers = [module for module in modules if isinstance(module, Mixer)]
     flops = [mixer.sequence_flops() for mixer in mixers]
     states = [mixer.state_floats() for mixer in mixers]
@@ -66,15 +65,15 @@ def mixing_cost(modules: Iterable[nn.Module]) -> TokenCost:
         sum(fixed for fixed, _ in states),
         sum(growing for _, growing in states),
         tuple(
-            Window(mixer.window, operations / mixer.window, kept / mixer.window)
-            for mixer, (operations, _), (kept, _) in zip(mixers, flops, states)
+            Window(mixer.window, operations / mixer.window, stored / mixer.window)
+            for mixer, (operations, _), (stored, _) in zip(mixers, flops, states)
             if mixer.window is not None
         ),
     )
 
 
 def weights_in_products(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that a token is multiplied with: all but vectors, and decay rates that mixers hold as matrices."""
+    """List the parameters that tokens are multiplied with: no vectors, and no mixers' decay rates."""
     return [
         parameter
         for part in module.modules()
@@ -85,7 +84,7 @@ def weights_in_products(module: nn.Module) -> list[nn.Parameter]:
 
 
 def token_cost(model: CausalLM) -> TokenCost | None:
-    """The cost of a model's forward pass; None for pretrained models whose state is not known."""
+    """Return the cost of a forward pass; None for pretrained models of unknown state."""
     mixing = _mixing(model)
     if mixing is None:
         return None
@@ -94,8 +93,9 @@ def token_cost(model: CausalLM) -> TokenCost | None:
 
 
 def training_flops(model: CausalLM) -> TokenCost:
-    """Operations of forward and backward: 6 for every trained weight in a product and 4 for every frozen one; three times the forward
-    pass's beside these, which is nothing where `token_cost` is not known. The state is the forward pass's.
+    """Estimate forward and backward operations, with the forward pass's state.
+
+    6 for each trained weight in a product, 4 for each frozen one, and three times the forward pass's others, if these are known.
     """
     weights = sum(
         share * weight_count(parameter) * (6.0 if parameter.requires_grad else 4.0)
@@ -106,7 +106,7 @@ def training_flops(model: CausalLM) -> TokenCost:
 
 
 def device_peak(tflops: float | None = None) -> float | None:
-    """FLOP/s of one device: as given, else of a GPU that is known; none on others."""
+    """Return the FLOP/s of a device: as given, or of a known GPU, else None."""
     if tflops is not None:
         return tflops * 1e12
     if not torch.cuda.is_available():
@@ -116,8 +116,7 @@ def device_peak(tflops: float | None = None) -> float | None:
 
 
 def _products(model: CausalLM) -> Iterator[tuple[nn.Parameter, float]]:
-    """Weights of products, each with the share of it that a token is multiplied with: of experts those that it is sent to. A table
-    that is only looked up in is none, unless it is the head's too."""
+    """Yield weights of products with the share that a token meets; a table counts only as the head's."""
     output = model.get_output_embeddings()
     head = _base(output).weight if output is not None else None
     table = _base(model.get_input_embeddings()).weight
@@ -131,27 +130,27 @@ def _products(model: CausalLM) -> Iterator[tuple[nn.Parameter, float]]:
 
 
 def _base(layer: Any) -> Any:
-    """A table without the new rows that PEFT trains beside it."""
+    """Return a table without the new rows that PEFT trains beside it."""
     adapter = getattr(layer, "token_adapter", None)
     return layer if adapter is None else adapter.base_layer
 
 
 def _experts(model: CausalLM) -> tuple[int, int]:
-    """Experts of a layer, whose weights Transformers holds in one tensor (experts, out, in), and to how many a token is sent."""
+    """Count a layer's experts, which Transformers stores as (experts, out, in), and those that a token is sent to."""
     config = model.config.get_text_config()
-    found = (getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
-    experts = next((count for count in found if count), 0)
+    counts = (getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
+    experts = next((count for count in counts if count), 0)
     return experts, getattr(config, "num_experts_per_tok", None) or experts
 
 
 def weight_count(parameter: nn.Parameter) -> int:
-    """Return how many weights a parameter stands for: under ZeRO-3 a process holds a part, and in 4 bits two are one byte."""
+    """Count a parameter's weights: ZeRO-3 leaves a process a part, and two in 4 bits are one byte."""
     packed = getattr(parameter, "quant_state", None)
     return int(getattr(parameter, "ds_numel", parameter.numel() if packed is None else packed.shape.numel()))
 
 
 def _mixing(model: CausalLM) -> TokenCost | None:
-    """Return what mixing tokens costs beside products with weights: our mixers know; of pretrained models attention is known."""
+    """Return what mixing costs beside products with weights: known of our mixers and of pretrained attention."""
     module: Any = model
     config = model.config
     if any(isinstance(part, Mixer) for part in module.modules()):
@@ -168,8 +167,8 @@ def _mixing(model: CausalLM) -> TokenCost | None:
     windowed = kinds.count("sliding_attention") if window else 0
     full = len(kinds) - windowed
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-    kept = 2 * head_dim * (getattr(config, "num_key_value_heads", None) or heads)
+    stored = 2 * head_dim * (getattr(config, "num_key_value_heads", None) or heads)
     scores = 4.0 * heads * head_dim
-    seen = windowed * window
-    windows = (Window(window, windowed * scores, windowed * kept),) if windowed else ()
-    return TokenCost(seen * scores, full * scores, seen * kept, full * kept, windows)
+    window_tokens = windowed * window
+    windows = (Window(window, windowed * scores, windowed * stored),) if windowed else ()
+    return TokenCost(window_tokens * scores, full * scores, window_tokens * stored, full * stored, windows)

@@ -1,4 +1,4 @@
-"""Reads what others wrote, by Transformers' loaders: whole, without running their code or unpickling, or not at all with a line."""
+"""Safe reading of others' models by Transformers' loaders: complete, without running code or unpickling."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from remedy.settings import UserError
 T = TypeVar("T")
 MADE = Path("pretrained/smollm2")
 """The folder that `make pretrained` makes."""
-MOST_BYTES = 1 << 26
-"""Of a file beside weights, which is read whole: the largest tokenizers have 40 MB."""
+MOST_BYTES = 1 << 26  # of a file beside weights, which is read whole: the largest tokenizers have 40 MB
 _LAYERS = re.compile("(layer|block)s?$")
 _LARGE = re.compile("vocab|position|token|theta|base|size|len|ctx|window|dim|seed|param|factor|scale")
 """Keys of sizes, which a model's files have to hold, and of numbers that take no memory."""
@@ -34,8 +33,8 @@ PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
 _WHERE_THERE_IS_ONE = {
     f"_raise_exceptions_for_{why}": False for why in ("missing_entries", "connection_errors", "gated_repo")
 }
+# Most weights for each byte of a file: half a byte each, eight times over for tied tables and modules that replace others.
 WEIGHTS = 16
-"""Weights for each byte of a file at most: half a byte each, eight times over for tied tables and modules that replace others."""
 
 
 def cannot_load(what: str, name: str, key: str) -> str:
@@ -45,10 +44,10 @@ def cannot_load(what: str, name: str, key: str) -> str:
 
 
 def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) -> T:
-    """Return what a loader of Transformers gives. `what`: how a message begins.
+    """Return the result of a Transformers loader. `what`: how a message begins.
 
     Raises:
-        UserError: it raised; the message is one line. Of the kind that is given.
+        UserError: it raised; the message is one line. Of the given kind.
     """
     try:
         return load()
@@ -64,11 +63,10 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
 
 
 def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
-    """A causal language model by hub name or folder, all of its weights read from safetensors.
+    """Load a causal language model by hub name or folder, with all weights from safetensors.
 
     Raises:
-        UserError: as `read`, weights are missing or of another shape, which Transformers would draw at random, or the configuration
-            describes more of them than the files can hold.
+        UserError: as `read`; weights are missing or misshapen, which would be drawn at random; or there are more than the files hold.
     """
     refuse_pickles(Path(name), what)
     refuse_vast(name)
@@ -88,20 +86,20 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
 
 
 def refuse_vast(name: str) -> None:
-    """Refuse a model or tokenizer whose files beside weights are huge, or whose configuration has more layers than any model, another
-    number of which Transformers makes a list before it builds the first layer, or the name of a kernel, which is code.
+    """Refuse huge files beside weights, a configuration with absurd numbers, or the name of a kernel, which is code.
 
     Raises:
-        UserError: it is so.
+        UserError: there is one.
     """
-    here = {path.name: path for path in Path(name).glob("*") if path.is_file()}
-    for path in (here[file] for file in model_files(here) if not file.endswith(".safetensors")):
+    files = {path.name: path for path in Path(name).glob("*") if path.is_file()}
+    for path in (files[file] for file in model_files(files) if not file.endswith(".safetensors")):
         # A link to a file of the kernel's has no size, and perhaps no end.
         if not 0 < path.stat().st_size <= MOST_BYTES:
             raise UserError(f"{path}: is empty or has more than {MOST_BYTES:,} bytes, so it is not read")
     config: Any = None
     with contextlib.suppress(Exception):  # whoever reads it next says what is wrong
         config = PretrainedConfig.get_config_dict(name)[0]
+    # Transformers makes a list of as many layers as the configuration says before it builds the first.
     for key, value in _entries(config, ""):
         most = 10**4 if _LAYERS.search(key) else math.inf if _LARGE.search(key) else 10**8
         least = 0 if re.search(r"\.n(um)?_\w*layers?$", key) else -math.inf
@@ -112,7 +110,7 @@ def refuse_vast(name: str) -> None:
 
 
 def _entries(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """The values in nested mappings and lists, each with the dotted key."""
+    """Yield the values in nested mappings and lists with their dotted keys."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _entries(inner, f"{key}.{name}")
@@ -124,7 +122,7 @@ def _entries(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def no_larger_than_its_files(name: str) -> RemovableHandle:
-    """Stops the building of a model, which begins without values, at more weights than the files of its folder can hold: a context.
+    """Return a context that stops the building of a model with more weights than its folder's files can hold.
 
     Raises:
         UserError: it was stopped.
@@ -141,7 +139,7 @@ def no_larger_than_its_files(name: str) -> RemovableHandle:
 
 
 def refuse_pickles(folder: Path, what: str) -> None:
-    """Refuse weights in a folder that are pickles alone.
+    """Refuse a folder whose weights are pickles alone.
 
     Raises:
         UserError: they are.
@@ -156,7 +154,7 @@ def refuse_pickles(folder: Path, what: str) -> None:
 
 
 def refuse_other_shards(name: str, what: str) -> None:
-    """Refuse an index of weights that names other files than safetensors beside it: Transformers would unpickle what is none.
+    """Refuse an index of weights that names files other than safetensors, which Transformers would unpickle.
 
     Raises:
         UserError: it does.
@@ -172,10 +170,10 @@ def refuse_other_shards(name: str, what: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    said = str(error)
-    if "trust_remote_code" in said or "custom code" in said:
+    message = str(error)
+    if "trust_remote_code" in message or "custom code" in message:
         return "it brings code of its own (`auto_map`), which is never run here: take a model whose architecture Transformers has"
-    if "Unrecognized configuration class" in said and "AutoModelForCausalLM" in said:
+    if "Unrecognized configuration class" in message and "AutoModelForCausalLM" in message:
         return "its architecture is not one that Transformers runs as a causal language model"
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
     return " ".join(lines[:2]) if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Load a checkpoint for evaluation, a run of ours or any Hugging Face causal language model, onto one device or several."""
+"""Loading of checkpoints for evaluation, ours or Hugging Face's, onto one device or several."""
 
 from __future__ import annotations
 
@@ -35,16 +35,13 @@ from remedy.owner import owned
 from remedy.settings import UserError
 
 TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
-WEIGHTS = 0.75
-"""How much of a device's free memory weights may take where they are spread: states and logits need the rest."""
+WEIGHTS = 0.75  # of a device's free memory for spread weights: states and logits need the rest
 
 
 def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder: str | None = None) -> CausalLM:
-    """Lay a model's layers one after another on all GPUs, evenly, and those for which they have no room in main memory, from where
-    each is fetched when it is needed (`device_map: auto` of accelerate).
+    """Lay a model's layers evenly on all GPUs, and the rest in main memory, fetched when needed.
 
-    `room`: bytes that weights may take of each device, by number, and of `cpu`, by default all of that, where they lie already; what
-    is left over lies in a `folder`.
+    `room`: bytes for weights by device number and for `cpu`, by default all; what exceeds it goes to `folder`.
     """
     from accelerate import dispatch_model, infer_auto_device_map
     from accelerate.utils import get_balanced_memory, get_max_memory
@@ -52,16 +49,15 @@ def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder:
     module: Any = model
     if room is None:
         room = {place: int(WEIGHTS * free) for place, free in get_max_memory().items()} | {"cpu": sys.maxsize}
-    whole = list(module._no_split_modules or ())
-    most = get_balanced_memory(module, dict(room), no_split_module_classes=whole)
-    places = infer_auto_device_map(module, most, no_split_module_classes=whole)
+    unsplit = list(module._no_split_modules or ())
+    limits = get_balanced_memory(module, dict(room), no_split_module_classes=unsplit)
+    places = infer_auto_device_map(module, limits, no_split_module_classes=unsplit)
     placed: CausalLM = dispatch_model(module, places, offload_dir=folder)
     return placed
 
 
 def input_device(model: CausalLM) -> torch.device:
-    """Find the device of a model's inputs: that of its embeddings; where these are fetched when they are needed, the one they are
-    fetched to."""
+    """Return the device of a model's inputs: that of its embeddings, or where these are fetched to."""
     table = model.get_input_embeddings()
     device: torch.device = table.weight.device
     if device.type != "meta":
@@ -71,15 +67,15 @@ def input_device(model: CausalLM) -> torch.device:
 
 
 def weights_of(model: CausalLM) -> Mapping[str, Tensor]:
-    """All weights and buffers that are saved, by name; those that are fetched when they are needed, fetched."""
-    found = model.state_dict()
-    if not any(tensor.is_meta for tensor in found.values()):
-        return found
+    """Return all saved weights and buffers by name, fetching those that lie elsewhere."""
+    weights = model.state_dict()
+    if not any(tensor.is_meta for tensor in weights.values()):
+        return weights
     from accelerate.utils.modeling import get_state_dict_offloaded_model
 
     module: Any = model
     fetched: Mapping[str, Tensor] = get_state_dict_offloaded_model(module)
-    return {name: fetched[name] for name in found}
+    return {name: fetched[name] for name in weights}
 
 
 log = logging.getLogger(__name__)
@@ -94,12 +90,13 @@ def load_checkpoint(
     load_in_4bit: bool | None = None,
     device_map: str | None = None,
 ) -> tuple[CausalLM, TraceTokenizer]:
-    """The model, in evaluation mode on `device` (default: a GPU if there is one), and its tokenizer. `precision`: of PRECISIONS; by
-    default the one that its weights were saved in, and float32 on a CPU. `load_in_4bit`: whether a pretrained model's weights, or
-    those below adapters, are NF4; by default as the adapters were trained. `device_map`: `auto` spreads it over all GPUs.
+    """Load a model in evaluation mode and its tokenizer, by default on a GPU if there is one.
+
+    `precision`: by default float32 on a CPU, else as saved. `load_in_4bit`: use NF4, also below adapters; by default as these were
+    trained. `device_map`: `auto` spreads the model over all GPUs.
 
     Raises:
-        UserError: the checkpoint cannot be read, is not what was written when its training ended, or cannot be placed so.
+        UserError: the checkpoint cannot be read, has changed since its training ended, or cannot be placed so.
     """
     if device_map is not None and not torch.cuda.is_available():
         raise UserError(f"device_map {device_map} does nothing without a GPU: remove it")
@@ -131,22 +128,22 @@ def load_checkpoint(
 
 
 def _where(dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool) -> dict[str, Any]:
-    """Return how Transformers is told where to load weights to. To a GPU at once: processes that load side by side would fill main
-    memory."""
+    """Return the loader's options for the device."""
     if four_bit:
         return four_bit_options(dtype, device_map or _device(device))
+    # To a GPU at once: processes that load side by side would fill main memory.
     return {"device_map": {"": _device(device)}} if device_map is None and _device(device) != "cpu" else {}
 
 
 def _placed(model: Any, device: str | None, device_map: str | None) -> Any:
-    """The model on its device or devices; one in 4 bits is where it was loaded to."""
+    """Place the model on its device or devices; one in 4 bits was loaded there."""
     if is_in_4bit(model):
         return model
     return spread(model) if device_map is not None else model.to(_device(device))
 
 
 def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
-    """The model without its weights, which a server holds, and its tokenizer.
+    """Load the tokenizer, and the model without the weights, which a server holds.
 
     Raises:
         UserError: the checkpoint cannot be read, or holds adapters.
@@ -163,7 +160,7 @@ def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
 
 
 def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
-    """Return what stands beside a model's weights."""
+    """Read the configuration and the tokenizer beside a model's weights."""
     folder = Path(path)
     refuse_vast(path)
     config: PretrainedConfig = read(
@@ -190,11 +187,10 @@ def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
 
 
 def merge(path: str, out: Path) -> list[str]:
-    """Write a LoRA run as one model, with its tokenizer: a folder that any Transformers program loads. Returns what is to be known of
-    it, in sentences.
+    """Write a LoRA run as one model with its tokenizer, and return remarks on it.
 
     Raises:
-        UserError: `path` holds no adapters, or they cannot be read; or another process writes to `out`, or it holds a model.
+        UserError: there are no readable adapters, another process writes to `out`, or it holds a model.
     """
     folder = Path(path)
     if not (folder / ADAPTER_FILE).exists():
@@ -225,13 +221,13 @@ def merge(path: str, out: Path) -> list[str]:
     return remarks
 
 
-def _device(asked: str | None) -> str:
+def _device(device: str | None) -> str:
     # With its number: threads of a loader would take the first.
-    return asked or (f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu")
+    return device or (f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu")
 
 
 def _dtype(device: str | None, precision: str | None) -> torch.dtype | str:
-    """On a CPU float32, whatever weights were saved in: half precision writes other tokens, and steps of one are no faster there."""
     if precision is not None:
         return PRECISIONS[precision]
+    # On a CPU half precision is no faster in steps of one token, and writes other tokens.
     return torch.float32 if _device(device) == "cpu" else "auto"

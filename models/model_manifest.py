@@ -1,4 +1,4 @@
-"""A finished model's folder: sealed with a digest of every file that is loaded from it, which is checked before it is."""
+"""The seal of a finished model's folder: a digest of every file, checked before loading."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Computed(TypedDict):
 
 
 class Training(TypedDict):
-    """Account of a run's training, for reports to compare budgets, with its validation."""
+    """Account of a run's training and validation, for reports to compare budgets."""
 
     steps: int
     """Optimizer steps."""
@@ -74,7 +74,7 @@ class Training(TypedDict):
 
 
 def read_training(folder: Path) -> Training | None:
-    """Return what the training of a finished run took; None of models that were not trained here, or before this was written down.
+    """Read the account of a finished run's training, or None without one.
 
     Raises:
         UserError: the file is damaged.
@@ -84,12 +84,12 @@ def read_training(folder: Path) -> Training | None:
 
 
 def listed(folder: Path, paths: Iterable[Path], digest: Digest) -> dict[str, list[Any]]:
-    """Files of a folder with the size and digest of each."""
+    """List files of a folder with size and digest."""
     return {path.relative_to(folder).as_posix(): [path.stat().st_size, digest(path)] for path in sorted(paths)}
 
 
 def first_problem(folder: Path, files: Mapping[str, list[Any]], digest: Digest) -> str | None:
-    """Say what is wrong with the first of the listed files that is not what it was; None if all are."""
+    """Describe what is wrong with the first changed file, or return None."""
     for name, (size, value) in files.items():
         path = folder / name
         try:
@@ -103,35 +103,33 @@ def first_problem(folder: Path, files: Mapping[str, list[Any]], digest: Digest) 
 
 
 def tokenizer_files(names: Iterable[str]) -> set[str]:
-    """Return those of the names in a folder that are a tokenizer's."""
-    here = {*names}
-    is_slow = "tokenizer_config.json" in here and "tokenizer.json" not in here
-    return here & _FAST | {*filter(_SLOW.fullmatch, here if is_slow else ())}
+    """Select the names that are a tokenizer's files."""
+    present = {*names}
+    is_slow = "tokenizer_config.json" in present and "tokenizer.json" not in present
+    return present & _FAST | {*filter(_SLOW.fullmatch, present if is_slow else ())}
 
 
 def model_files(names: Iterable[str]) -> set[str]:
-    """Return those of the names in a folder that this project, Transformers or PEFT gives to a model's files."""
-    here = {*names}
-    return {*filter(_WEIGHTS.fullmatch, here)} | here & _BESIDE | tokenizer_files(here)
+    """Select the names that this project, Transformers or PEFT gives a model's files."""
+    present = {*names}
+    return {*filter(_WEIGHTS.fullmatch, present)} | present & _BESIDE | tokenizer_files(present)
 
 
 def seal_model(folder: Path) -> None:
-    """List what will be loaded from a folder: weights, settings and tokenizer, with sizes and digests. Written last.
+    """List the files that will be loaded from a folder, with sizes and digests. Call it last.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the seal cannot be written.
     """
     names = model_files(path.name for path in folder.iterdir() if path.is_file())
     write_json(folder / SEAL, {"files": listed(folder, (folder / name for name in names), file_digest)})
 
 
 def check_model(folder: Path) -> list[str]:
-    """Compare a folder with its seal, to the last byte of its weights, and return the names in it. Folders without a seal or a run's
-    configuration are not ours, and have none.
+    """Compare a folder with its seal to the last byte, and return the sealed names; none for others' folders.
 
     Raises:
-        UserError: a file is missing or is not what was written, the seal names a file that is no model's, or the folder is a checkpoint
-            or a run that was not trained to the end.
+        UserError: a file is missing or changed, or no model's; or the folder is a checkpoint or an unfinished run.
     """
     if not (folder / SEAL).exists():
         if (folder / CONFIG_FILE).exists():
@@ -147,7 +145,7 @@ def check_model(folder: Path) -> list[str]:
             "settings: let the training end, with --resume or a smaller train.max_steps, and give the run's folder"
         )
     files = sealed.get("files")
-    if not isinstance(files, dict) or not all(isinstance(about, list) and len(about) == 2 for about in files.values()):
+    if not isinstance(files, dict) or not all(isinstance(entry, list) and len(entry) == 2 for entry in files.values()):
         raise UserError(f"{folder / SEAL}: lists no files: {_CURE}")
     if others := sorted(files.keys() - model_files(files)):
         raise UserError(f"{folder / SEAL}: names {shown(others[0])}, which is no file of a model: {_CURE}")
@@ -157,15 +155,15 @@ def check_model(folder: Path) -> list[str]:
 
 
 def weights_are_gone(folder: Path) -> bool:
-    """Say if a model was finished in a folder and none of its weights are there any more."""
+    """Say if a finished model has none of its weights left."""
     weights = _sealed_weights(folder)
     return bool(weights) and not any((folder / name).exists() for name in weights)
 
 
 def recorded_weights(folder: Path) -> str:
-    """A digest of all of a sealed model's weights, from what its seal says of them.
+    """Return a digest of a sealed model's weights, as its seal records them.
 
-    Empty without a seal, and of adapters, whose model is elsewhere.
+    Empty without a seal, and for adapters, whose model is elsewhere.
     """
     weights = _sealed_weights(folder)
     if not weights or any(name.startswith("adapter") for name in weights):
@@ -182,7 +180,7 @@ def _sealed_weights(folder: Path) -> dict[str, Any]:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return a file's SHA-256."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

@@ -1,13 +1,10 @@
-"""Places of a batch's tokens: padding and positions as Transformers hands them over, read as they are meant or refused; rows of several
-examples, which must not see one another, laid apart; and randomised positions, for attention that must not count.
+"""Places of a batch's tokens: checks of padding and positions, packed examples laid apart, and randomised positions.
 
 Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", ACL 2023: a row of n tokens gets an
-ordered random subset of n positions of a range far longer than any row, so that the positions of longer rows are not new at test
-time. Their tests draw a subset of the test's length. A model that writes its row token by token does not know that length, and must
-not be told, so here a row of n tokens takes the first n of a subset of m, with m drawn too, evenly on a logarithmic scale from n to
-`capacity`: with m = n it is the paper's draw, and m = `capacity` is how evaluation goes, at even distances. (A 2-layer Transformer that
-had learnt swaps, every state revealed, was right on 15 % of texts of its trained length in evaluation with m = n alone, one seed, and
-on 97 % with this.)
+ordered random subset of n positions of a far longer range. Their tests draw a subset of the test's length, which a model that writes
+token by token must not know. So here a row takes the first n of a subset of m, with m log-uniform from n to `capacity`: m = n is the
+paper's draw, m = `capacity` the even distances of evaluation. (A 2-layer Transformer trained on swaps, every state revealed, was
+right on 15 % of texts of its trained length with m = n alone, one seed, and on 97 % with this.)
 """
 
 from __future__ import annotations
@@ -29,11 +26,10 @@ _GOLDEN, _M1, _M2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF584
 
 
 def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | None = None) -> Tensor:
-    """For rows of tokens (B, T) the first of an ordered random subset of 0..length-1 each, (B, T), up to the row's own end.
+    """Draw positions (B, T) for rows of tokens: the first of an ordered random subset of 0..length-1 each.
 
-    A row's tokens decide the draw: the same row has the same positions on whatever process and in whatever batch, and when its
-    activations are computed again, and there is no random state. `mask` (B, T) is 1 up to a row's end, 0 on its padding, which
-    stands past the range.
+    The row's tokens decide, so the draw is the same in any process, batch and recomputation. Padding (`mask` 0) is placed past the
+    range.
 
     Raises:
         UserError: the rows are longer than the range.
@@ -44,18 +40,18 @@ def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | N
     real = torch.ones_like(tokens) if mask is None else mask.to(tokens.dtype)
     places = torch.arange(1, width + 1, device=tokens.device) * _GOLDEN
     keys = _mix((real * _mix(tokens + places)).sum(1, keepdim=True))
-    own = real.sum(1, keepdim=True)
+    lengths = real.sum(1, keepdim=True)
     share = _shift(_mix(keys), 11).double() / (1 << 53)
-    drawn = (own * (capacity / own.double()).clamp(min=1.0) ** share).long()  # (B, 1), from own to capacity
+    drawn = (lengths * (capacity / lengths.double()).clamp(min=1.0) ** share).long()  # (B, 1), from own to capacity
     scores = _mix(keys + torch.arange(1, length + 1, device=tokens.device) * _GOLDEN)
     order = scores.argsort(1)
     chosen = torch.where(torch.arange(length, device=tokens.device) < drawn, order, length).sort(1).values[:, :width]
-    past_the_end = torch.arange(width, device=tokens.device) >= own
+    past_the_end = torch.arange(width, device=tokens.device) >= lengths
     return torch.where(past_the_end, length, chosen)
 
 
 def _mix(z: Tensor) -> Tensor:
-    """SplitMix64's finaliser, as in `remedy/rng.py`, on 64-bit integers with a sign."""
+    """Apply SplitMix64's finaliser, as `remedy/rng.py`, to signed 64-bit integers."""
     z = (z ^ _shift(z, 30)) * _M1
     z = (z ^ _shift(z, 27)) * _M2
     return z ^ _shift(z, 31)
@@ -66,13 +62,12 @@ def _shift(z: Tensor, by: int) -> Tensor:
 
 
 def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache: MixerCache | None) -> None:
-    """Check that padding and positions beside tokens `x` (B, T, ...) say what a decoder does.
+    """Check padding and positions beside tokens `x` (B, T, ...) against what a decoder does.
 
-    `mask` (B, P + T) is 1 on tokens and 0 on padding, of the P places that the cache has read too; `positions` are those of the new
-    tokens. Padding stands behind a row's tokens where no cache is to be gone on from, or in the cache, before rows that were joined.
+    `mask` (B, P + T) includes the cache's P places. Padding must follow a row's tokens or, with a cache of joined rows, precede them.
 
     Raises:
-        ValueError: the mask or the positions say something else.
+        ValueError: the mask or the positions differ.
     """
     if is_tracing(x):  # there are no values to look at
         return
@@ -101,10 +96,10 @@ def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache
 
 
 def has_borders(positions: Tensor) -> bool:
-    """Say if rows hold several examples, by the place of each token in its own (B, T).
+    """Say if rows hold several examples, by each token's place in its own (B, T).
 
     Raises:
-        ValueError: they do not begin with 0 and count up from every 0.
+        ValueError: places do not begin with 0 and count up from every 0.
     """
     again = positions[:, 1:] == 0
     counted = again | (positions[:, 1:] == positions[:, :-1] + 1)
@@ -116,12 +111,12 @@ def has_borders(positions: Tensor) -> bool:
     return bool(again.any())
 
 
+# The shortest example of a group over its longest: less pads more, more makes more groups, computed one after another.
 ALIKE = 2 / 3
-"""The shortest example of a group over its longest: less pads more, more makes more groups to be computed one after another."""
 
 
 class Group(NamedTuple):
-    """Examples of like lengths, laid apart: (N, L), each in a row of its own, with zeros behind its end."""
+    """Examples of similar lengths laid apart: (N, L), one in each row, zeros behind its end."""
 
     real: Tensor
     """Which places are tokens, (N, L)."""
@@ -131,16 +126,15 @@ class Group(NamedTuple):
     """Where they are in the packed rows, of B T places."""
 
     def apart(self, flat: Tensor) -> Tensor:
-        """The group's part of all tokens (B T, ...), as (N, L, ...)."""
+        """Take the group's part of all tokens (B T, ...), as (N, L, ...)."""
         laid = flat.new_zeros(self.real.numel(), *flat.shape[1:])
         return cast(Tensor, laid.index_copy(0, self.slots, flat[self.tokens]).unflatten(0, self.real.shape))
 
 
 class Packing:
-    """The examples of packed rows (B, T), given by the place of each token in its own, which is 0 at the first and counts up.
+    """The examples of packed rows (B, T), from each token's place in its own.
 
-    Examples are laid apart for what mixes tokens, those of like lengths together: then it needs to know nothing of borders, and
-    neither does a kernel, and little is computed for padding. Padding of the rows is an example, too.
+    What mixes tokens sees examples apart, grouped by similar length: neither it nor a kernel needs to know of borders.
     """
 
     def __init__(self, position_ids: Tensor) -> None:
@@ -158,22 +152,22 @@ class Packing:
         self.back = torch.cat([group.tokens for group in self.groups]).argsort()
 
     def apart(self, x: Tensor) -> list[Tensor]:
-        """Packed rows (B, T, ...) as groups of examples, each (N, L, ...)."""
+        """Lay packed rows (B, T, ...) apart as groups of examples, each (N, L, ...)."""
         flat = x.flatten(0, 1)
         return [group.apart(flat) for group in self.groups]
 
     def together(self, groups: Sequence[Tensor]) -> Tensor:
-        """The inverse of `apart`: what is behind an example's end is dropped."""
+        """Invert `apart`; what is behind an example's end is dropped."""
         flat = torch.cat([y.flatten(0, 1)[group.slots] for y, group in zip(groups, self.groups, strict=True)])
         return cast(Tensor, flat[self.back].unflatten(0, self.shape))
 
     def real(self) -> list[Tensor]:
-        """Mark the places of the groups that are tokens, each (N, L)."""
+        """Return each group's mask of tokens, (N, L)."""
         return [group.real for group in self.groups]
 
 
 def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Find where groups of examples begin and end, of lengths that fall."""
+    """Yield where groups begin and end, given falling lengths."""
     first = 0
     for number, length in enumerate(lengths):
         if length < ALIKE * lengths[first]:
@@ -183,14 +177,13 @@ def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
-    """Find out on two small examples whether a model of Transformers', in evaluation mode, holds those of a row apart.
+    """Try on two small examples if a Transformers model in evaluation mode keeps those of a row apart.
 
-    The model is handed over as it is trained, in what divides it over processes if there are several. It masks attention where
-    `position_ids` restart (`masking_utils.find_packed_sequence_indices`), in most architectures; in others
-    masks, convolutions or positions go on, and nothing in a model says so.
+    Most architectures mask attention where `position_ids` restart (`masking_utils.find_packed_sequence_indices`); nothing in a model
+    tells.
 
     Raises:
-        UserError: what is read of one example depends on the one before it.
+        UserError: one example changes what is read of the next.
     """
     inside: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, and have no or another configuration
     size = inside.config.get_text_config().vocab_size  # adapters may stand in for the table of embeddings
@@ -209,8 +202,8 @@ def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     except TypeError:
         raise _refusal(inside, pack, "takes no positions, by which Transformers tells examples apart") from None
     length = alone.norm(dim=-1)
-    moved, from_alone = ((x - after[0]).norm(dim=-1).div(length).max() for x in (after[1], alone))
-    if not (moved < MOVED and from_alone < FROM_ALONE):
+    by_neighbour, from_alone = ((x - after[0]).norm(dim=-1).div(length).max() for x in (after[1], alone))
+    if not (by_neighbour < MOVED and from_alone < FROM_ALONE):
         raise _refusal(inside, pack, "does not hold the examples of a row apart (tried on two)")
 
 
@@ -218,7 +211,7 @@ def _refusal(model: Any, pack: int, why: str) -> UserError:
     return UserError(f"train.pack {pack}: Transformers' {model.config.model_type} {why}: set train.pack to 1")
 
 
+# How far another first example may move the second's logits, relative to their norm: an unseen one moves only rounding.
 MOVED = 0.01
-"""Of a token's logits, how far another first example may move those of the second: what it does not see moves nothing but rounding."""
+# How far these may be from the second's alone, where other shapes round differently in half precision.
 FROM_ALONE = 0.2
-"""How far the second's may be from what they are alone. Shapes differ there, and with them rounding in half precision."""

@@ -1,4 +1,4 @@
-"""Pretrained models: loaded by name or folder, with an embedding for every token, with adapters, and merged again."""
+"""Pretrained models: loading, fitting to a tokenizer, adapters and their merging."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemot
 def build_pretrained(
     config: PretrainedSettings, tokenizer: TraceTokenizer, dtype: torch.dtype, sharded: bool
 ) -> CausalLM:
-    """The model to train. With LoRA its frozen weights are held in `dtype` and the adapters in float32; without, all are
-    float32 and autocast or DeepSpeed computes in less. `sharded`: weights are partitioned over processes (ZeRO-3).
+    """Load the model to train. `sharded`: its weights are divided over processes (ZeRO-3).
+
+    With LoRA the frozen weights are in `dtype` and the adapters in float32; else all are in float32.
 
     Raises:
-        UserError: the model cannot be loaded, or what is asked cannot be done here.
+        UserError: the model cannot be loaded, or the settings do not work here.
     """
     if config.load_in_4bit and sharded:  # Transformers loads none
         raise UserError(
@@ -74,10 +75,11 @@ def build_pretrained(
 
 
 def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str]:
-    """Give the model an embedding for every token, and let what is saved with it say which of them begin, end and pad a trace, as
-    `generate` and servers read it. New embeddings start near the mean of the others, and are the same ones whenever this is done: what
-    training leaves as it was drawn is in no file. Returns the names of its own generation settings, which are left out: they are for
-    other text, a limit of tokens cuts traces, and Transformers saves none that does nothing (`temperature` without `do_sample`)."""
+    """Give the model an embedding for every token, and its configurations the ids that begin, end and pad traces.
+
+    New embeddings are always the same, near the others' mean, since untrained ones are in no file. Returns the names of its generation
+    settings, which are dropped: a limit of tokens cuts traces, and Transformers refuses to save idle ones.
+    """
     table: Any = model.get_input_embeddings()
     if tokenizer.vocab_size > table.num_embeddings:
         with torch.random.fork_rng(devices=[]):
@@ -87,17 +89,17 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str
     for settings in (model.config, model.config.get_text_config(decoder=True)):
         for name, token in ids.items():
             setattr(settings, name, token)
-    if (own := model.generation_config) is None:  # not every model has a configuration for generation
+    if (generation := model.generation_config) is None:  # not every model has a configuration for generation
         return []
-    model.generation_config = type(own)(**ids)
-    return sorted(own.to_diff_dict().keys() - model.generation_config.to_diff_dict().keys() - NO_CHOICE)
+    model.generation_config = type(generation)(**ids)
+    return sorted(generation.to_diff_dict().keys() - model.generation_config.to_diff_dict().keys() - NO_CHOICE)
 
 
 def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:
-    """The model with everything frozen but LoRA adapters and, where there are new tokens, embeddings.
+    """Freeze all but LoRA adapters and, with new tokens, embeddings.
 
     Raises:
-        UserError: `target_modules` names no layer or one that PEFT refuses, or new rows cannot be trained under ZeRO-3.
+        UserError: `target_modules` names no layer or one that PEFT refuses, or ZeRO-3 prevents training new rows.
     """
     import peft
 
@@ -143,8 +145,9 @@ def load_adapted(
     dtype: torch.dtype | str = "auto",
     options: Mapping[str, Any] | None = None,
 ) -> PreTrainedModel:
-    """The base model of a LoRA run with the run's adapters merged into its weights. `options`: of Transformers' loader; with
-    `four_bit_options` its weights are in 4 bits and the adapters stay beside them: merged, they would be rounded to 4 bits as well.
+    """Load the base model of a LoRA run with its adapters merged. `options`: of Transformers' loader.
+
+    With `four_bit_options` the adapters stay beside the layers: merged, they would be rounded to 4 bits too.
 
     Raises:
         UserError: the base model or the adapters cannot be read.
@@ -164,21 +167,23 @@ def load_adapted(
 
 
 def beside(adapted: PeftModel) -> PreTrainedModel:
-    """The model below adapters, which stay beside its layers. Rows of embeddings and whole tables that were trained with them take the
-    places of the model's own: these are in full precision, whatever the layers are in."""
+    """Return the model below adapters, which stay beside its layers.
+
+    Trained rows and tables replace the model's own, in full precision whatever the layers have.
+    """
     from peft.utils.other import AuxiliaryTrainingWrapper
 
     model: Any = adapted.get_base_model()
     for name, module in list(model.named_modules()):
         if isinstance(module, AuxiliaryTrainingWrapper):
-            parent, _, own = name.rpartition(".")
+            parent, _, leaf = name.rpartition(".")
             trained = module.unload_and_optionally_merge_module(merge=True, safe_merge=False, adapter_names=None)
-            setattr(model.get_submodule(parent), own, trained)
+            setattr(model.get_submodule(parent), leaf, trained)
     return model  # type: ignore[no-any-return]
 
 
 def adapter_settings(folder: Path) -> PeftConfig:
-    """PEFT's settings of a run's adapters, with the name of the model that they were trained on.
+    """Read PEFT's settings of a run's adapters, with the base model's name.
 
     Raises:
         UserError: they cannot be read.
@@ -188,7 +193,7 @@ def adapter_settings(folder: Path) -> PeftConfig:
     refuse_vast(str(folder))
     what = f"checkpoint {folder}: {ADAPTER_FILE} cannot be read"
     settings: PeftConfig = read(what, lambda: peft.PeftConfig.from_pretrained(str(folder)))
-    # Those that are written here name layers: a pattern may be a regular expression that never ends.
+    # Ours name layers. A pattern may be a regular expression that never ends.
     if (
         not isinstance(settings, peft.LoraConfig)
         or (settings.rank_pattern or settings.alpha_pattern)
@@ -199,19 +204,18 @@ def adapter_settings(folder: Path) -> PeftConfig:
 
 
 def trained_in_4bit(folder: Path) -> bool:
-    """Say if a run's adapters were trained on weights in 4 bits, by the settings stored with it."""
+    """Say if a run's stored settings trained its adapters on weights in 4 bits."""
     stored = folder / "config.yaml"
     model = read_stored(stored).get("model") if stored.exists() else None
     return isinstance(model, dict) and model.get("load_in_4bit") is True
 
 
 def is_in_4bit(model: CausalLM) -> bool:
-    """Say if weights of a model are in 4 bits."""
     return bool(getattr(model, "is_loaded_in_4bit", False))
 
 
 def _tables(model: PreTrainedModel) -> list[str]:
-    """Names of the embedding tables; the output's only where it is not the input's."""
+    """Return the names of the embedding tables; the output's only if it is not the input's."""
     inner, outer = model.get_input_embeddings(), model.get_output_embeddings()
     tied = outer is None or outer.weight is inner.weight
     wanted = [inner] if tied else [inner, outer]
@@ -220,7 +224,9 @@ def _tables(model: PreTrainedModel) -> list[str]:
 
 
 def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
-    linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, nn.Linear)})
+    linear = sorted(
+        {name.rsplit(".", 1)[-1] for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    )
     for target in lora.target_modules:
         if target not in linear:
             raise UserError(
@@ -230,8 +236,9 @@ def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
 
 
 def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
-    """Return how Transformers is asked for weights in NF4 with doubly quantised scales (Dettmers et al., "QLoRA", 2023). `place`: a
-    device, or `auto` for all.
+    """Return the loader's options for NF4 with doubly quantised scales (Dettmers et al., "QLoRA", 2023).
+
+    `place`: a device, or `auto` for all.
 
     Raises:
         UserError: bitsandbytes is not installed.

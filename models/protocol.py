@@ -1,4 +1,4 @@
-"""Interface of a causal language model here: a decoder of ours, a pretrained model, or one with adapters."""
+"""Interface of a causal language model: our decoder, a pretrained model, or one with adapters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class CausalLMOutput(Protocol):
-    """Output of a call: logits (B, T, V), and with labels the mean loss. A state to go on from is among its other fields."""
+    """Output of a call: logits (B, T, V) and, with labels, the mean loss; a state is in further fields."""
 
     @property
     def logits(self) -> Tensor: ...
@@ -23,14 +23,14 @@ class CausalLM(Protocol):
 
     @property
     def config(self) -> Any:
-        """Transformers' configuration: `model_type`, `hidden_size`, `num_hidden_layers` and what the architecture adds."""
+        """Return Transformers' configuration: `model_type`, `hidden_size`, `num_hidden_layers` and others."""
 
     def __call__(self, input_ids: Tensor, **kwargs: Any) -> CausalLMOutput:
-        """`input_ids` (B, T); `use_cache`, `logits_to_keep` and `labels` as in Transformers, and a state under its own name."""
+        """Compute from `input_ids` (B, T); other arguments as in Transformers, a state under its own name."""
 
     @property
     def forward(self) -> Any:
-        """Return what a call runs: its parameters say under which name a state is taken."""
+        """Return the method behind a call: its parameters show the state's name."""
 
     def get_input_embeddings(self) -> Any: ...
 

@@ -1,15 +1,12 @@
 """Members (seeds) of one decoder as a batch dimension: one model that trains them all, each as if alone.
 
-Small models are bound by the launches of a step, not by its arithmetic. Here every parameter holds the members' own, (M, ...), and
-every activation has members x rows as its batch, the rows of the first member first, so that a step of M models has the launches of
-one. Modules that own parameters multiply by members; everything between them works row by row, and needs no change. A mixer's own
-parameters (decays, biases) are seen by row while it runs, as (M B, 1, ...).
+Small models are bound by the launches of a step, not by its arithmetic. Parameters are (M, ...), activations have M B rows, the first
+member's first. Modules with parameters multiply by members; all between them works row by row, unchanged. A mixer sees its own
+parameters by row, (M B, 1, ...).
 
-What a member computes differs from what it computes alone by rounding only. Training carries that on: after 30 steps losses were
-within 1e-6 of single trainings with attention, GRU, LSTM, Mamba, Mamba-2 and PaTH, but only within 1e-4 with DeltaNet, 1e-3
-with Gated DeltaNet and 0.05 with RWKV-7, which is how far they also drift when initial weights change by one part in ten million.
-
-No operation mixes members: a NaN of one stays its own.
+Members differ from single models by rounding, which training amplifies: after 30 steps losses were within 1e-6 with attention, GRU,
+LSTM, Mamba, Mamba-2 and PaTH, 1e-4 with DeltaNet, 1e-3 with Gated DeltaNet and 0.05 with RWKV-7, as far as when initial weights
+change by one part in ten million. A NaN of one member stays its own.
 """
 
 from __future__ import annotations
@@ -29,8 +26,7 @@ from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.settings import UserError
 
 IGNORED = -100
-TOLERANCE = 1e-3
-"""How far logits may be from those of a member alone when `stack` tries: far above rounding, far below another function."""
+TOLERANCE = 1e-3  # of logits when `stack` tries them: far above rounding, far below another function
 
 
 class _Linear(nn.Linear):
@@ -55,7 +51,6 @@ class _RMSNorm(nn.RMSNorm):
 
 class _GroupNorm(nn.GroupNorm):
     def forward(self, x: Tensor) -> Tensor:
-        """Map x (N, C)."""
         return _scaled(F.group_norm(x, self.num_groups, None, None, self.eps), self.weight, self.bias)
 
 
@@ -65,14 +60,14 @@ class _ShortConvolution(ShortConvolution):
         bias = next(p for p in self.parameters() if p.ndim == 2)
         padded = F.pad(x, (0, 0, weight.shape[-1] - 1, 0)).unflatten(0, (len(weight), -1))
         y: Tensor = bias[:, None, None]
-        for place, by_channel in enumerate(weight.unbind(-1)):
-            y = torch.addcmul(y, padded[:, :, place : place + x.shape[1]], by_channel[:, None, None])
+        for offset, by_channel in enumerate(weight.unbind(-1)):
+            y = torch.addcmul(y, padded[:, :, offset : offset + x.shape[1]], by_channel[:, None, None])
         y = y.flatten(0, 1).to(x.dtype)  # weights stay in float32 under autocast, and would make it so
         return F.silu(y) if self.activation == "silu" else y
 
 
 class _Steps(nn.RNNBase):
-    """A recurrence token by token, from a state of zeros; PyTorch's own have no form with weights by row."""
+    """A recurrence token by token from a zero state; PyTorch's have no form with weights by row."""
 
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
@@ -80,10 +75,10 @@ class _Steps(nn.RNNBase):
     bias_hh_l0: Tensor
 
     def flatten_parameters(self) -> None:
-        """Nothing: cuDNN's layout is of one member's weights."""
+        """Do nothing: cuDNN's layout is of one member's weights."""
 
     def _given(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        """Compute what the input and a bias (M, gates) bring to the gates of each token: T of (M, B, gates)."""
+        """Compute the input's part of the gates, with a bias (M, gates): T of (M, B, gates)."""
         members = len(bias)
         given = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
         return given.view(members, -1, x.shape[1], given.shape[-1]).unbind(2)
@@ -98,9 +93,12 @@ class _GRU(_Steps, nn.GRU):
         weight, bias = self.weight_hh_l0.transpose(1, 2), self.bias_hh_l0[:, None]
         h, outputs, sizes = self._start(given), [], [2 * self.hidden_size, self.hidden_size]
         for gates in given:
-            (of_input, new), (of_state, own) = gates.split(sizes, -1), torch.baddbmm(bias, h, weight).split(sizes, -1)
+            (of_input, new), (of_state, of_candidate) = (
+                gates.split(sizes, -1),
+                torch.baddbmm(bias, h, weight).split(sizes, -1),
+            )
             r, z = torch.sigmoid(of_input + of_state).chunk(2, -1)
-            h = torch.lerp(torch.tanh(torch.addcmul(new, r, own)), h, z)
+            h = torch.lerp(torch.tanh(torch.addcmul(new, r, of_candidate)), h, z)
             outputs.append(h)
         return torch.stack(outputs, 2).flatten(0, 1), h.flatten(0, 1)[None]
 
@@ -133,25 +131,25 @@ KINDS: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
-    """Decoders of one configuration as one, whose parameters have the same names and one dimension more, (M, ...).
+    """Stack decoders of one configuration into one, with the same parameter names and shapes (M, ...).
 
-    It reads ids (M B, T), the rows of the first member first, without a cache and without packing. The members stay as they are.
+    It reads ids (M B, T), the first member's rows first, without cache and packing. The members are not changed.
 
     Raises:
-        UserError: a module of them cannot be stacked; the message names it.
+        UserError: a module cannot be stacked; the message names it.
     """
     stacked = copy.deepcopy(models[0])
     parameters = [dict(model.named_parameters()) for model in models]
-    inside = ""
+    owner_prefix = ""
     for name, module in stacked.named_modules():
-        if inside and name.startswith(inside):
+        if owner_prefix and name.startswith(owner_prefix):
             continue  # its parameters belong to the one around it
-        inside = ""
+        owner_prefix = ""
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.p:
             raise UserError(f"{name}: drops out at random, and members would not draw what each draws alone")
         kind = KINDS.get(type(module))
         if kind is not None:
-            module.__class__, inside = kind, f"{name}."
+            module.__class__, owner_prefix = kind, f"{name}."
         elif isinstance(module, Mixer):
             if list(module.named_parameters(recurse=False)):
                 module.register_forward_pre_hook(_by_row)
@@ -162,7 +160,7 @@ def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
             )
     for name in parameters[0]:
         owner, _, leaf = name.rpartition(".")
-        together = torch.stack([one[name].detach() for one in parameters])
+        together = torch.stack([tensors[name].detach() for tensors in parameters])
         setattr(stacked.get_submodule(owner), leaf, nn.Parameter(together, parameters[0][name].requires_grad))
     _try(stacked, models)
     return stacked
@@ -176,22 +174,24 @@ def losses(
     smoothing: float = 0.0,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Sum the losses of each member's (M,) supervised tokens, and count them, by their weights where there are any; ids, labels, mask
-    and weights (M B, T)."""
+    """Sum the losses of each member's supervised tokens, and count these, both by their weights; (M,) each.
+
+    Ids, labels, mask and weights are (M B, T).
+    """
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
     targets = labels[:, 1:]
-    each = F.cross_entropy(
+    token_losses = F.cross_entropy(
         logits.flatten(0, 1).float(),
         targets.flatten(),
         ignore_index=IGNORED,
         reduction="none",
         label_smoothing=smoothing,
     )
-    counted = targets != IGNORED if weights is None else weights[:, 1:]
+    token_weights = targets != IGNORED if weights is None else weights[:, 1:]
     if weights is not None:
-        each = each * counted.flatten()
+        token_losses = token_losses * token_weights.flatten()
     members = members_of(model)
-    return each.view(members, -1).sum(1), counted.reshape(members, -1).sum(1)
+    return token_losses.view(members, -1).sum(1), token_weights.reshape(members, -1).sum(1)
 
 
 def members_of(model: DecoderForCausalLM) -> int:
@@ -201,7 +201,7 @@ def members_of(model: DecoderForCausalLM) -> int:
 
 @torch.no_grad()
 def clip_by_member(parameters: Iterable[nn.Parameter], most: float) -> Tensor:
-    """Scale each member's gradients down to a norm of `most`, as `clip_grad_norm_` does; returns the norms before, (M,)."""
+    """Clip each member's gradient norm to `most`, as `clip_grad_norm_`, and return the norms before, (M,)."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     norms: Tensor = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
     scales = (most / (norms + 1e-6)).clamp(max=1.0)
@@ -210,7 +210,7 @@ def clip_by_member(parameters: Iterable[nn.Parameter], most: float) -> Tensor:
 
 
 def _scaled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x (M B, ..., C) times weights (M, C), and biases added."""
+    """Scale x (M B, ..., C) by weights (M, C), and add biases."""
     by_member = x.unflatten(0, (len(weight), -1))
     shape = (len(weight), *[1] * (by_member.ndim - 2), -1)
     y = by_member * weight.view(shape)
@@ -219,7 +219,7 @@ def _scaled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _by_row(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-    """Let a module see its own parameters as (M B, 1, ...) while it runs."""
+    """Show a module its own parameters as (M B, 1, ...) while it runs."""
     for name, parameter in module.named_parameters(recurse=False):
         rows = parameter[:, None].expand(-1, len(inputs[0]) // len(parameter), *parameter.shape[1:])
         module.__dict__[name] = rows.flatten(0, 1)[:, None]
@@ -232,7 +232,7 @@ def _as_kept(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
 
 @torch.no_grad()
 def _try(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> None:
-    """Compare logits with the members' own: a mixer whose parameters cannot be seen by row would compute something else."""
+    """Compare logits with the members': a mixer whose parameters are not seen by row computes something else."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(models[0].config.vocab_size, (len(models), 3, 5), generator=generator)
     ids = ids.to(models[0].device)
@@ -243,11 +243,11 @@ def _try(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> N
     except RuntimeError as error:
         raise UserError(f"model.mixers: {_mixers(models[0])} cannot be stacked ({error})") from None
     stacked.train(training)
-    for model, own, found in zip(models, ids, together.unflatten(0, (len(models), -1)), strict=True):
+    for model, member_ids, logits in zip(models, ids, together.unflatten(0, (len(models), -1)), strict=True):
         model.eval()
-        alone = model(input_ids=own, use_cache=False).logits
+        alone = model(input_ids=member_ids, use_cache=False).logits
         model.train(training)
-        if not torch.allclose(found, alone, rtol=TOLERANCE, atol=TOLERANCE):
+        if not torch.allclose(logits, alone, rtol=TOLERANCE, atol=TOLERANCE):
             raise UserError(
                 f"model.mixers: {_mixers(models[0])} cannot be stacked: members compute something else together"
             )

@@ -1,8 +1,6 @@
-"""Spans to token ids with roles, and ids back to text, the same for every kind of tokenizer.
+"""Spans to token ids with roles, and back to text, for every kind of tokenizer.
 
-Special tokens are placed by id and text is never parsed for them, so a program whose source spells `<|frame_sep|>` cannot
-forge one. `string_tokenization: characters` cuts the text of string values into one token per character inside a subword
-vocabulary, the text unchanged; `filled` makes subwords of it as long by tokens that stand for no text.
+Special tokens are placed by id: text that spells `<|frame_sep|>` cannot forge one.
 """
 
 from __future__ import annotations
@@ -33,16 +31,13 @@ from remedy.models.tokenizer_backends import (
 
 FILE = "trace_tokenizer.json"
 """Where a tokenizer is stored in a checkpoint's folder."""
-TRIED = 100
-"""Training examples whose text has to come back from its ids before anything else is done; of others it has to when they are read."""
-CACHED = 100_000
-"""How many pieces of text a tokenizer remembers the ids of."""
-LONGEST_CACHED = 200
-"""Characters of the longest piece that it remembers; longer ones, such as whole programs, seldom come again."""
+TRIED = 100  # training examples whose text must come back from ids at once; that of others, when they are read
+CACHED = 100_000  # pieces of text whose ids are cached
+LONGEST_CACHED = 200  # characters; longer pieces, such as whole programs, seldom come again
 
 
 class Encoded(NamedTuple):
-    """Parallel lists over tokens."""
+    """Ids, roles, frames and string flags of tokens, in parallel lists."""
 
     ids: list[int]
     roles: list[int]
@@ -61,7 +56,7 @@ class TraceTokenizer:
     """Spans to ids with roles, and ids back to text."""
 
     def __init__(self, settings: TokenizerSettings, backend: Backend, stored: dict[str, Any] | None = None) -> None:
-        """`stored`: what it was read from, to be written again as it is."""
+        """Wrap a backend. `stored`: the JSON it was read from, which is saved unchanged."""
         self.settings = settings
         self.backend = backend
         self._strings = getattr(settings, "string_tokenization", "subword")
@@ -87,15 +82,15 @@ class TraceTokenizer:
 
     @property
     def new_ids(self) -> list[int]:
-        """Ids of trace tokens and fillers that a pretrained vocabulary did not have."""
+        """Return the ids of trace tokens and fillers that a pretrained vocabulary lacked."""
         fillers = [] if self.filler_id is None or self.settings.needs_data else [self.filler_id]
         return [*self.backend.new_ids, *fillers]
 
     def encode(self, spans: Iterable[Span]) -> Encoded:
-        """Ids with the role and frame of each, and whether it lies in a string.
+        """Return the ids of spans, with each id's role, frame and whether it lies in a string.
 
         Raises:
-            TokenizerError: a piece of text has no ids (kind `symbols` only), or the text does not come back from them (kind `hf` only).
+            TokenizerError: a text has no ids (kind `symbols`), or does not come back from them (kind `hf`).
         """
         ids: list[int] = []
         roles: list[int] = []
@@ -111,43 +106,43 @@ class TraceTokenizer:
         if not self.backend.exact and self.pieces(ids) != _runs(spans):
             name = getattr(self.settings, "name_or_path", self.settings.kind)
             texts = [spans_text(spans), self.decode(ids)]
-            at = len(os.path.commonprefix(texts))  # noqa: RUF071 (of characters)
-            around, found = (shown(text[max(0, at - 20) : at + 20]) for text in texts)
+            position = len(os.path.commonprefix(texts))  # noqa: RUF071 (of characters)
+            original, decoded = (shown(text[max(0, position - 20) : position + 20]) for text in texts)
             raise TokenizerError(
-                f"tokenizer {name} does not give text back as it is: {around} comes back as {found}; a model that writes every "
+                f"tokenizer {name} does not give text back as it is: {original} comes back as {decoded}; a model that writes every "
                 "token of a trace would be wrong: take one of bytes, as Llama-3's, Qwen's and GPT-2's are"
             )
         return Encoded(ids, roles, frames, strings)
 
     def _whole(self, spans: Iterable[Span]) -> Iterable[Piece]:
-        """The spans as this tokenizer cuts text: at the borders of strings only if it does not merge over them.
+        """Return the spans as this tokenizer cuts text: at strings only if it does not merge over them.
 
-        A subword tokenizer would otherwise see text in other pieces than it was trained on.
+        A subword tokenizer would otherwise see other pieces than it was trained on.
         """
         return _joined(spans) if self._subwords is not None and self._strings == "subword" else spans
 
     def _cut(self, text: str, string: bool | Ranges) -> tuple[list[int], list[bool]]:
-        """Ids of a text that is or is not a string's, or has ranges that are; and whether each id overlaps one."""
-        found = self._cache.get((text, string))
-        if found is not None:
-            return found
+        """Return the ids of a text, and whether each overlaps a string. `string`: whether, or where, it is one."""
+        encoded = self._cache.get((text, string))
+        if encoded is not None:
+            return encoded
         if isinstance(string, tuple):
             assert self._subwords is not None
             ids, offsets = self._subwords.text_ids_and_offsets(text)
-            found = ids, _overlapping(offsets, string)
+            encoded = ids, _overlapping(offsets, string)
         elif string and self.filler_id is not None:
             ids = self._filled(text, self.filler_id)
-            found = ids, [True] * len(ids)
+            encoded = ids, [True] * len(ids)
         else:
             parts = text if string and self._strings == "characters" else [text]
             ids = [token for part in parts for token in self.backend.text_ids(part)]
-            found = ids, [string] * len(ids)
+            encoded = ids, [string] * len(ids)
         if len(text) <= LONGEST_CACHED and len(self._cache) < CACHED:
-            self._cache[text, string] = found
-        return found
+            self._cache[text, string] = encoded
+        return encoded
 
     def _filled(self, text: str, filler: int) -> list[int]:
-        """Ids of a text's subwords, each followed by fillers for its characters after the first."""
+        """Return the ids of a text's subwords, each followed by fillers for its further characters."""
         assert self._subwords is not None
         ids: list[int] = []
         end = 0
@@ -157,15 +152,15 @@ class TraceTokenizer:
         return ids
 
     def string_ids(self, text: str) -> list[int]:
-        """Ids of the text of a string value, as this tokenizer cuts it."""
+        """Return the ids of a string value's text."""
         return self._cut(text, self._strings != "subword")[0]
 
     def count(self, spans: Iterable[Span]) -> int:
-        """Return how many tokens the spans have."""
+        """Count the tokens of spans."""
         return sum(self.count_by_role(spans))
 
     def count_by_role(self, spans: Iterable[Span]) -> list[int]:
-        """Return how many tokens of each role the spans have, by the roles' numbers."""
+        """Count the tokens of spans by their roles' numbers."""
         counts = [0] * len(Role)
         if not self.backend.exact:
             for role in self.encode(spans).roles:
@@ -176,36 +171,36 @@ class TraceTokenizer:
         return counts
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of the ids; special tokens appear under their names, fillers not at all."""
+        """Return the text of ids; special tokens by their names, fillers not at all."""
         return "".join(piece.value if isinstance(piece, Special) else piece for piece in self.pieces(ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str | Special]:
-        """The ids as runs of text and special tokens, which text that spells their names is not taken for.
+        """Return ids as runs of text and special tokens, which text that spells them is not taken for.
 
         Raises:
-            TokenizerError: there is no such id. A pretrained model's may lie beyond its tokenizer's.
+            TokenizerError: an id is not in the vocabulary; a pretrained model may have more ids than its tokenizer.
         """
-        read = list(map(int, ids))
-        if self.backend.exact and read and not 0 <= min(read) <= max(read) < self.vocab_size:
+        tokens = list(map(int, ids))
+        if self.backend.exact and tokens and not 0 <= min(tokens) <= max(tokens) < self.vocab_size:
             raise TokenizerError(
-                f"ids from {min(read)} to {max(read)} are not all of a vocabulary of {self.vocab_size}"
+                f"ids from {min(tokens)} to {max(tokens)} are not all of a vocabulary of {self.vocab_size}"
             )
-        read = [token for token in read if token != self.filler_id]
-        found: list[str | Special] = []
+        tokens = [token for token in tokens if token != self.filler_id]
+        pieces: list[str | Special] = []
         start = 0
-        for at in [at for at, token in enumerate(read) if token in self._special_of]:
-            if at > start:
-                found.append(self.backend.text(read[start:at]))
-            found.append(self._special_of[read[at]])
-            start = at + 1
-        return [*found, self.backend.text(read[start:])] if start < len(read) else found
+        for position in [position for position, token in enumerate(tokens) if token in self._special_of]:
+            if position > start:
+                pieces.append(self.backend.text(tokens[start:position]))
+            pieces.append(self._special_of[tokens[position]])
+            start = position + 1
+        return [*pieces, self.backend.text(tokens[start:])] if start < len(tokens) else pieces
 
     def is_special(self, token: int) -> bool:
         return token in self._special_of
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the mapping from spans to ids; two tokenizers with equal fingerprints are interchangeable."""
+        """Return a hash that equal mappings from spans to ids share."""
         text = json.dumps(self.stored, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -215,8 +210,7 @@ class TraceTokenizer:
         self.backend.save(directory)
 
     def publish(self, directory: Path) -> None:
-        """Write the vocabulary of a model that was trained from scratch as Transformers reads it (`AutoTokenizer`, `pipeline`), where
-        the kind can be said so. There, and there alone, the names of special tokens are taken for these in text."""
+        """Write a new vocabulary for Transformers if it can be; there, text can spell special tokens."""
         model = self.backend.published() if self.filler_id is None else None
         if model is None:
             return
@@ -234,7 +228,7 @@ class TraceTokenizer:
 
 
 def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
-    """The spans with a string's text joined to what is around it in the same frame and role, and where the strings are."""
+    """Join a string's text to its neighbours in the same frame and role, and note where the strings are."""
     last: Span | None = None
     ranges: Ranges = ()
     for span in spans:
@@ -254,19 +248,19 @@ def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
 
 
 def _runs(spans: Iterable[Span]) -> list[str | Special]:
-    """Special tokens, and the text between them."""
-    found: list[str | Special] = []
+    """Return special tokens, and the text between them."""
+    runs: list[str | Special] = []
     for _, group in groupby(
         (span.piece for span in spans), lambda piece: piece if isinstance(piece, Special) else None
     ):
         pieces = [*group]
         text = "".join(piece for piece in pieces if not isinstance(piece, Special))
-        found += [text] if text else [piece for piece in pieces if isinstance(piece, Special)]
-    return found
+        runs += [text] if text else [piece for piece in pieces if isinstance(piece, Special)]
+    return runs
 
 
 def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
-    """Say if each token, by its offsets, overlaps one of the ranges; both in order."""
+    """Say for each token's offsets if they overlap one of the ranges; both are in order."""
     flags = [False] * len(offsets)
     if offsets:
         starts, stops = zip(*offsets)
@@ -277,11 +271,10 @@ def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
 
 
 def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None) -> TraceTokenizer:
-    """A new tokenizer: a function of its settings and the run's data, so every process builds the same. Kinds that do not need
-    data can be built without.
+    """Build a tokenizer from settings and the run's data alone, so that every process builds the same.
 
     Raises:
-        TokenizerError: the data has no vocabulary of this kind, its files cannot be read, or it does not give the data's text back.
+        TokenizerError: the data has no such vocabulary, files cannot be read, or text does not come back.
     """
     tokenizer = TraceTokenizer(settings, settings.build(data))
     if data is not None and not tokenizer.backend.exact:
@@ -291,7 +284,7 @@ def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None)
 
 
 def load(directory: Path | str) -> TraceTokenizer:
-    """The tokenizer stored in the folder of a checkpoint or a data set.
+    """Load the tokenizer from the folder of a checkpoint or data set.
 
     Raises:
         TokenizerError: there is none, or it is damaged.

@@ -1,7 +1,6 @@
-"""Tasks: which programs there are, and what is known about each.
+"""Tasks: sets of programs, and what is known about each.
 
-To add a task, write a subclass of `Task` in a file of this folder, give it a name with `@TASKS.register(...)`, and import the
-file below. A class registered from outside the package works the same from Python.
+To add one, write a subclass of `Task` in a file here, with `@TASKS.register(...)`, and import it below.
 """
 
 from remedy.data_gen.tasks import composition, permutation, programs

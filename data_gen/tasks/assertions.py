@@ -1,4 +1,4 @@
-"""Calls with known results, taken from assertions: `assert f(..) == X`, `assert f(..)` and `assert not f(..)`."""
+"""Calls with known results, from assertions on them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import dis
 import re
 from collections.abc import Iterator, Sequence
 
-MOST = 5
-"""Executions of a HumanEval problem."""
+MOST = 5  # executions of a HumanEval problem
 _OF_CONSTANTS = {"RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 _LINE_BREAK = re.compile(r"\s*\n\s*")
 
 
 def executions(test: str) -> list[tuple[str, str]]:
-    """(arguments, repr of the result) of the first five assertions of HumanEval's `check(candidate)`, on one line each as written.
+    """Return arguments and result of the first five assertions in HumanEval's `check`.
 
     Raises:
         SyntaxError: the test does not parse.
-        ValueError: it has no function `check`.
+        ValueError: it has no single `check`.
     """
     functions = [node for node in ast.parse(test).body if isinstance(node, ast.FunctionDef) and node.name == "check"]
     if len(functions) != 1:
@@ -28,7 +27,7 @@ def executions(test: str) -> list[tuple[str, str]]:
 
 
 def asserted(source: str, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
-    """(function, arguments, repr of the result) of each such assertion among the statements of a source."""
+    """Yield function, arguments and result of each such assertion."""
     for statement in statements:
         match statement:
             case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[expected])):
@@ -44,7 +43,7 @@ def asserted(source: str, statements: Sequence[ast.stmt]) -> Iterator[tuple[str,
 
 
 def arguments_of(source: str, call: ast.Call) -> str:
-    """The arguments of a call in a source as written, on one line."""
+    """Return a call's arguments as written, on one line."""
     written = ast.get_source_segment(source, call)
     assert written is not None
     line = _one_line(written, call)
@@ -52,20 +51,20 @@ def arguments_of(source: str, call: ast.Call) -> str:
 
 
 def _result(test: str, expected: ast.expr) -> str:
-    """The expected value as written, with constant arithmetic, which is no literal, worked out as the compiler does."""
+    """Return the expected value as written, with constant arithmetic computed."""
     written = ast.get_source_segment(test, expected)
     assert written is not None
     try:
         ast.literal_eval(expected)
     except ValueError:
         code = compile(ast.Expression(expected), "", "eval")
-        is_constant = {one.opname for one in dis.get_instructions(code)} <= _OF_CONSTANTS
+        is_constant = {instruction.opname for instruction in dis.get_instructions(code)} <= _OF_CONSTANTS
         return repr(code.co_consts[0]) if is_constant else ast.unparse(expected)
     return _one_line(written, expected)
 
 
 def _one_line(text: str, node: ast.expr) -> str:
-    """An expression as written but for its line breaks; with those in strings or after comments, as Python writes it anew."""
+    """Return an expression on one line, as written if possible."""
     line = _LINE_BREAK.sub(" ", text)
     try:
         same = line == text or ast.dump(ast.parse(line, mode="eval").body) == ast.dump(node)

@@ -1,4 +1,4 @@
-"""Calls that given rows make: one that runs nothing of its function says more of the row than of the function."""
+"""Calls in given rows that run nothing of their function."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _IS_TEXT = "`input` is its arguments as Python text, strings in quotes"
 
 
 def called(program: Program, outcome: Outcome) -> Outcome:
-    """Return the outcome `call` for a trace in which a row's call ran nothing of its function; any other as it was, or better said.
+    """Replace the outcome by `call` if a row's call ran nothing of its function.
 
-    A function that is defined by `def` has a frame as soon as it runs. A class or a builtin may raise without one: there only a missing
-    name, or arguments that do not fit, count.
+    A function defined by `def` has a frame as soon as it runs. A class or builtin may raise without one: there only a missing name or
+    unfitting arguments count.
     """
     if not (function := program.calls):
         return outcome
@@ -29,30 +29,29 @@ def called(program: Program, outcome: Outcome) -> Outcome:
             return outcome
         return ProgramError("syntax", f"{program.name}: its call of {function} does not parse; check that {_IS_TEXT}")
     value = outcome.result
-    if (at := outcome.exception_frame) is not None:
-        value = outcome.frames[at].value
+    if (frame_number := outcome.exception_frame) is not None:
+        value = outcome.frames[frame_number].value
     elif value is None or value.type not in _RUNS_LATER:
         return outcome
     definition = rf"[ \t]*(?:async )?def {re.escape(function)}\b"
     defined = re.search(f"^{definition}", program.code, re.MULTILINE)
-    begins = re.compile(
+    first_line = re.compile(
         rf"{definition}|[ \t]*@" if defined else ""
     )  # a decorated function begins at its first decorator
-    if any(frame.event is Event.CALL and begins.match(frame.source) for frame in outcome.frames[1:]):
+    if any(frame.event is Event.CALL and first_line.match(frame.source) for frame in outcome.frames[1:]):
         return outcome
     text = value.text if value else ""
     if not outcome.raised:
-        words = f"gave {text} and ran nothing of it; have {function} run it, as with `list` or `asyncio.run`"
+        problem = f"gave {text} and ran nothing of it; have {function} run it, as with `list` or `asyncio.run`"
     elif defined or _NOT_BOUND.match(text):
         raised = text.partition(", ")[2].rpartition(", ")[0]
-        words = f"raised {raised} before {function} ran; check that `code` defines {function} and that {_IS_TEXT}"
+        problem = f"raised {raised} before {function} ran; check that `code` defines {function} and that {_IS_TEXT}"
     else:
         return outcome
-    return ProgramError("call", f"{program.name}: the call {words}")
+    return ProgramError("call", f"{program.name}: the call {problem}")
 
 
 def _parses(program: Program) -> bool:
-    """Say if the call of a row parses."""
     try:
         ast.parse(program.code.rpartition(MARKER)[2].strip().removeprefix("return "), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""The composition task: func_A(func_B(... func_C(x))) to a chosen depth, nested, flattened into temporaries, or in many lines."""
+"""The composition task: func_A(func_B(... func_C(x))), nested, flattened into temporaries, or on several lines."""
 
 from __future__ import annotations
 
@@ -129,19 +129,19 @@ class CompositionTask(Task):
         return depths | functions | ({("split_by", self.split_by): single} if self.split_by != "program" else {})
 
     def learnt(self, composed: Composition) -> str:
-        """Name the part of a program that its split goes by: all of it, or its functions in their order."""
+        """Return what a program's split goes by: itself, or its functions in order."""
         whole = self.split_by != "functions" or composed.depth == 1
         return composed.identity if whole else " ".join(composed.functions)
 
     def count(self, split: str) -> int | None:
-        """Count the programs of a small space, which training draws again and again; 0 for a split without a composition."""
+        """Count a small space, which training may repeat; 0 for a split without programs, else None."""
         space = None if split == "train" else listed(self, split)
         if space is not None:
             return len(space)
         return None if any(split in (ALL, name) for name in self._splits()) else 0
 
     def _splits(self) -> Iterator[str]:
-        """The split of one composition after another; all of them where programs are split."""
+        """Yield the split of one composition after another; all splits where programs are split."""
         low, high = self.depth_range()
         if self.split_by != "functions" or low == 1:
             yield from SPLITS
@@ -155,6 +155,7 @@ class CompositionTask(Task):
             return [self._drawn(split, index, seed) for index in indices]
         if not space:
             raise too_few_programs(self, split)
+        # In an order of the seed, every program once before any comes again.
         ordered = sorted(space, key=lambda composed: rng.mix(text_hash(composed.identity) + seed))
         chosen = [ordered[index % len(ordered)] for index in indices]
         return [
@@ -201,21 +202,24 @@ class CompositionTask(Task):
 
 @lru_cache(maxsize=256)
 def listed(task: CompositionTask, split: str) -> tuple[Composition, ...] | None:
-    """The distinct programs of a split, or of all of them; None where they are too many to be listed."""
+    """List the distinct programs of a split; None if they are too many."""
     space = _space(task)
-    return None if space is None else tuple(one for one in space if task.allows(split, one))
+    return None if space is None else tuple(composed for composed in space if task.allows(split, composed))
 
 
 @lru_cache(maxsize=64)
 def _space(task: CompositionTask) -> tuple[Composition, ...] | None:
-    every = task.model_copy(update={"test_pairs": None})
-    found = outcomes(partial(compose, every), LISTED) if task.parallel == 1 else None
-    return None if found is None else tuple({one.identity: one for one in reversed(found)}.values())
+    unpaired = task.model_copy(update={"test_pairs": None})
+    drawn = outcomes(partial(compose, unpaired), LISTED) if task.parallel == 1 else None
+    return None if drawn is None else tuple({composed.identity: composed for composed in reversed(drawn)}.values())
 
 
 class Composition(NamedTuple):
-    """A drawn program; `functions` from the innermost call of the first line outwards. `depth` is its deepest line's. `identity` is the
-    same nested or flattened, and for each of several families that differ in the type of values alone."""
+    """A drawn program.
+
+    `functions`: from the first line's innermost call outwards. `identity`: the same nested or flattened, and for families that differ
+    only in the type of values.
+    """
 
     code: str
     functions: tuple[str, ...]
@@ -233,9 +237,9 @@ class _Line(NamedTuple):
 
 
 def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: int = 0) -> Composition:
-    """One program. Its draws do not depend on `flatten`, so both forms exist at the same index.
+    """Draw one program; the draws do not depend on `flatten`.
 
-    `split`: the one that inputs are of (`split_by: inputs`). `index`: decides with which function the turns of parallel lines begin.
+    `split`: that of the inputs under `split_by: inputs`. `index`: sets whose turn begins in parallel lines.
     """
     family = FAMILIES[config.family]
     inputs = _Inputs(config, draws, split)
@@ -262,7 +266,7 @@ def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: 
 
 
 def _in_turn(config: CompositionTask, draws: rng.Draws, split: str, index: int) -> list[tuple[str, ...]]:
-    """The functions of each line: over lines and programs each as often as any other, in random order."""
+    """Draw each line's functions in random order, all equally often over lines and programs."""
     names = [name for name in config.function_names() if split != "train" or name not in config.held_out_functions]
     if not names:
         raise too_few_programs(config, split)
@@ -274,13 +278,13 @@ def _in_turn(config: CompositionTask, draws: rng.Draws, split: str, index: int) 
 
 def _line(config: CompositionTask, draws: rng.Draws, inputs: _Inputs, names: tuple[str, ...]) -> _Line:
     family = FAMILIES[config.family]
-    drawn = inputs.draw()
-    texts = inputs.texts._replace(text=drawn if isinstance(drawn, str) else "")
+    start = inputs.draw()
+    texts = inputs.texts._replace(text=start if isinstance(start, str) else "")
     others = [
         [inputs.draw() if extra is family.draw_input else extra(draws, texts) for extra in family.functions[name]]
         for name in names
     ]
-    nested, identity, steps = repr(family.typed(drawn, texts)), repr(drawn), []
+    nested, identity, steps = repr(family.typed(start, texts)), repr(start), []
     for number, (name, extras) in enumerate(zip(names, others)):
         arguments = [repr(family.typed(other, texts)) for other in extras]
         write = partial(expression, family.sources[name]) if family.inline else partial(_call, name)
@@ -295,7 +299,7 @@ def _call(name: str, arguments: Sequence[str]) -> str:
 
 
 class _Inputs:
-    """Inputs of one program, of its split where splits go by inputs; no two the same in a program of several lines."""
+    """Inputs of one program, all different if it has several lines."""
 
     def __init__(self, config: CompositionTask, draws: rng.Draws, split: str) -> None:
         self.config, self.draws = config, draws
@@ -305,12 +309,12 @@ class _Inputs:
 
     def draw(self) -> Any:
         for _ in range(MAX_ATTEMPTS):
-            drawn = FAMILIES[self.config.family].draw_input(self.draws, self.texts)
-            text = repr(drawn)
-            known = self.config.parallel > 1 and text in self.drawn
-            if not known and self.split in (ALL, split_of(text_hash(text))):
+            value = FAMILIES[self.config.family].draw_input(self.draws, self.texts)
+            text = repr(value)
+            repeated = self.config.parallel > 1 and text in self.drawn
+            if not repeated and self.split in (ALL, split_of(text_hash(text))):
                 self.drawn.append(text)
-                return drawn
+                return value
         raise ConfigError(
             f"data.task ({self.config.kind}): {self._counted()} of family {self.config.family} are of the {self.split} split, too few "
             f"for programs of {self.config.parallel} lines, each with inputs of its own: make more (input_length, alphabet, family), "
@@ -319,9 +323,9 @@ class _Inputs:
 
     def _counted(self) -> str:
         draw_input = FAMILIES[self.config.family].draw_input
-        listed = outcomes(lambda draws: repr(draw_input(draws, self.texts)), LISTED)
-        if listed is None:
+        drawn = outcomes(lambda draws: repr(draw_input(draws, self.texts)), LISTED)
+        if drawn is None:
             return f"some of more than {LISTED} inputs"
-        found = {*listed}
-        own = sum(self.split in (ALL, split_of(text_hash(text))) for text in found)
-        return f"{own} of the {len(found)} different inputs"
+        inputs = {*drawn}
+        usable = sum(self.split in (ALL, split_of(text_hash(text))) for text in inputs)
+        return f"{usable} of the {len(inputs)} different inputs"

@@ -1,8 +1,4 @@
-"""Families of functions that can be applied to each other's results: strings, operations on strings, seven further domains, and
-sequences of four types.
-
-To add a function, write it in `functions`.
-"""
+"""Families of functions that apply to each other's results."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Texts(NamedTuple):
-    """Random texts: their letters and lengths; `text`, the input of the functions that arguments are drawn for."""
+    """Alphabet and lengths of random texts; `text`: the functions' input."""
 
     alphabet: str
     input_length: tuple[int, int]
@@ -30,7 +26,7 @@ Draw = Callable[[Draws, Texts], Any]
 
 
 class Family(NamedTuple):
-    """A domain: how to draw an input, and its functions, each with the draws of its extra arguments."""
+    """A domain: an input's draw, and functions with those of extra arguments."""
 
     draw_input: Draw
     functions: Mapping[str, tuple[Draw, ...]]
@@ -117,14 +113,14 @@ def _read(text: str) -> Iterator[tuple[str, tuple[Draw, ...], str]]:
 
 
 def _family(draw_input: Draw, text: str, **more: Any) -> Family:
-    found = [*_read(text)]
+    parsed = [*_read(text)]
     return Family(
-        draw_input, {name: draws for name, draws, _ in found}, {name: code for name, _, code in found}, **more
+        draw_input, {name: draws for name, draws, _ in parsed}, {name: code for name, _, code in parsed}, **more
     )
 
 
 class _Arguments(ast.NodeTransformer):
-    """Expressions in place of the names of parameters."""
+    """Transformer that puts expressions in place of parameters."""
 
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
         self.given = given
@@ -134,7 +130,7 @@ class _Arguments(ast.NodeTransformer):
 
 
 def expression(source: str, arguments: Sequence[str]) -> str:
-    """Write the call of a function of one expression as that expression; `arguments`: expressions too."""
+    """Write the call of a one-expression function as that expression."""
     (function,) = ast.parse(source).body
     assert isinstance(function, ast.FunctionDef)
     (returned,) = function.body
@@ -161,7 +157,7 @@ _SEQUENCES: dict[str, Callable[[str, str], Any]] = {
     "list_int": lambda text, alphabet: [alphabet.index(letter) for letter in text],
     "tuple": lambda text, alphabet: tuple(text),
 }
-"""What is made of a text and its alphabet in each family of sequences. The same programs are drawn for all of them."""
+"""Each sequence family's value of a text over an alphabet. All draw the same programs."""
 
 
 def _typed(convert: Callable[[str, str], Any]) -> Callable[[Any, Texts], Any]:

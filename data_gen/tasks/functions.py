@@ -1,14 +1,11 @@
-"""The functions that compositions call, by family: they are traced, so their source is the data.
+"""The functions that compositions call, by family. Their source is the data.
 
-A function begins at the margin, without `def`; an expression after its head is what it returns. The first parameter is of the
-family. What follows the others says what they are given: `1..4` a number, `word 1..3` a text of so many letters, or one of
-`families.DRAWS`, of which `input` is drawn as the family's inputs are. Every function maps its family into itself, so that any
-composition is well typed; numbers stay small by construction, and sets hold small integers, whose order does not depend on hash
-randomisation.
+A function begins at the margin, without `def`; an expression after its head is its result. The first parameter is of the family, the
+others say how they are drawn: `1..4` a number, `word 1..3` a text of so many letters, or a name in `families.DRAWS`. Every function
+maps its family into itself. Numbers stay small, and sets hold small integers, whose order does not depend on hash randomisation.
 
-The 25 of strings are those of the literature on string composition, with its meanings. Those of sequences do the same, line by line,
-to strings, lists and tuples: slices stand for single items and `+` joins, so that one text makes the same frames for every type.
-String operations are written as expressions in place of calls, so that each is one step of a trace.
+Those of strings are from the literature on string composition. Those of sequences do the same, line by line, to strings, lists and
+tuples: slices and `+` make the same frames for every type.
 """
 
 STRINGS = """

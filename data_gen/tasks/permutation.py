@@ -1,4 +1,4 @@
-"""The permutation task: follow the values of a few variables that are permuted command by command."""
+"""The permutation task: following a few variables whose values commands permute."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ class PermutationTask(Task):
         return self
 
     def length_range(self) -> tuple[int, int]:
-        """The shortest and the longest program."""
+        """Return the shortest and the longest program."""
         return low_high(self.length)
 
     def repertoire_range(self) -> tuple[int, int] | None:
-        """The fewest and the most different commands that a program's are drawn from."""
+        """Return the fewest and the most different commands of a program."""
         return None if self.repertoire is None else low_high(self.repertoire)
 
     def describe(self) -> str:
@@ -122,14 +122,14 @@ class PermutationTask(Task):
         return self.answer != "string"
 
     def without_effect(self, session: bool) -> dict[str, str]:
-        found = {} if self.held_out_pairs else {"test_pairs": "without held_out_pairs"}
-        return found | ({"answer": "in a session, which ends with its values"} if session else {})
+        idle = {} if self.held_out_pairs else {"test_pairs": "without held_out_pairs"}
+        return idle | ({"answer": "in a session, which ends with its values"} if session else {})
 
     def held_out(self) -> dict[tuple[str, Any], str]:
         low, high = self.length_range()
-        here = f"programs have {low} commands" if low == high else f"programs have {low} to {high} commands"
+        reason = f"programs have {low} commands" if low == high else f"programs have {low} to {high} commands"
         lengths: dict[tuple[str, Any], str]
-        lengths = {("held_out_lengths", n): "" if low <= n <= high else here for n in self.held_out_lengths}
+        lengths = {("held_out_lengths", n): "" if low <= n <= high else reason for n in self.held_out_lengths}
         if self.held_out_pairs:
             most = min(high, (self.repertoire_range() or (2,))[-1])
             lengths["held_out_pairs", self.held_out_pairs] = "" if most > 1 else "programs have one command"
@@ -147,14 +147,15 @@ class PermutationTask(Task):
         return batch_arrays(batch, keys, reveal, context)
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
-        """Give the chance of a guess among the final states that the commands can reach, where these are all that there are, and of
-        the initial state."""
-        whole = [list(f.locals.values()) for f in trace.frames if f.locals is not None and len(f.locals) == self.n]
-        if not whole:
+        """Rate a guess among the reachable final states (None with a repertoire), and the initial state."""
+        full_states = [
+            list(f.locals.values()) for f in trace.frames if f.locals is not None and len(f.locals) == self.n
+        ]
+        if not full_states:
             return Guesses(None, None)
-        start, final = ([value.text for value in state] for state in (whole[0], whole[-1]))
-        reached = chance(start, final, self.moves, len(whole) - 1) if self.repertoire is None else None
-        return Guesses(reached, start == final)
+        start, final = ([value.text for value in state] for state in (full_states[0], full_states[-1]))
+        by_chance = chance(start, final, self.moves, len(full_states) - 1) if self.repertoire is None else None
+        return Guesses(by_chance, start == final)
 
     def _drawn(self, batch: PermutationBatch, row: int, key: int, as_session: bool) -> Drawn:
         traced = session(batch, row)
@@ -181,28 +182,28 @@ class PermutationTask(Task):
         count, pending = len(indices), np.arange(len(indices))
         keys, lengths = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         values, moves = np.zeros((count, self.n), np.int64), np.zeros((count, self.length_range()[1]), np.int64)
-        held = held_out_successors(self.n, self.moves, self.held_out_pairs, seed) if self.held_out_pairs else None
-        asked = "without" if split in SEEN else self.test_pairs
+        successors = held_out_successors(self.n, self.moves, self.held_out_pairs, seed) if self.held_out_pairs else None
+        pairs = "without" if split in SEEN else self.test_pairs
         for attempt in range(MAX_ATTEMPTS):
             if not len(pending):
                 batch = PermutationBatch(self.moves, lengths, values, moves)
-                return keys, batch if held is None else batch._replace(pairs=count_pairs(batch, held))
-            tried = rng.keys(seed, stream_of(split), indices[pending], attempt)
+                return keys, batch if successors is None else batch._replace(pairs=count_pairs(batch, successors))
+            new_keys = rng.keys(seed, stream_of(split), indices[pending], attempt)
             drawn = draw_batch(
                 self.moves,
                 self.n,
                 self.length_range(),
                 self.distinct_values,
-                tried,
+                new_keys,
                 self.repertoire_range(),
-                held if asked else None,
-                asked == "with",
+                successors if pairs else None,
+                pairs == "with",
             )
-            found = self._allowed(split, drawn)
-            rows = pending[found]
-            keys[rows], lengths[rows], values[rows] = tried[found], drawn.lengths[found], drawn.values[found]
-            moves[rows, : drawn.moves.shape[1]] = drawn.moves[found]
-            pending = pending[~found]
+            allowed = self._allowed(split, drawn)
+            rows = pending[allowed]
+            keys[rows], lengths[rows], values[rows] = new_keys[allowed], drawn.lengths[allowed], drawn.values[allowed]
+            moves[rows, : drawn.moves.shape[1]] = drawn.moves[allowed]
+            pending = pending[~allowed]
         raise too_few_programs(self, split)
 
     def _allowed(self, split: str, batch: PermutationBatch) -> npt.NDArray[np.bool_]:

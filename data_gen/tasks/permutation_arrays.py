@@ -1,7 +1,6 @@
-"""Permutation examples in the symbolic form as ready arrays, a whole batch at a time.
+"""Permutation examples in the symbolic format as arrays, a whole batch at a time.
 
-The arrays are token for token what `render` writes for the same programs (a test holds that); this path exists because
-rendering spans one example at a time would starve even a small model.
+They equal what `render` writes, which is too slow for small models.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig
 
 
 def vocabulary(n: int, kind: Moves) -> list[str]:
-    """Every symbol of the task, in the order of their ids: variables, digits, the unchanged mark, commands."""
+    """Return the task's symbols in the order of their ids."""
     return [*NAMES[:n], *"0123456789", "..", *commands(n, kind)]
 
 
 def batch_arrays(batch: PermutationBatch, keys: rng.U64, reveal: RevealConfig, context: bool) -> TokenArrays:
-    """Token, role and frame arrays of the drawn programs."""
+    """Build the token, role and frame arrays of the drawn programs."""
     if (batch.lengths == batch.lengths[0]).all():
         return _one_length(batch, keys, reveal, context, int(batch.lengths[0]))
     parts = []
@@ -56,22 +55,22 @@ def _one_length(
     n, count = batch.n, len(batch.lengths)
     name0 = len(Special)
     digit0 = name0 + n
-    moves = batch.moves[:, :length] + digit0 + 11
+    moves = batch.moves[:, :length] + digit0 + 11  # after ten digits and the unchanged mark
     values = states(batch._replace(moves=batch.moves[:, :length])) + digit0
     layout = _layout(n, batch.kind, length, reveal, context)
     ids = np.tile(layout.ids, (count, 1))
     ids[:, 2 : 2 * n + 1 : 2] = values[:, 0]
     if context:
         ids[:, 1 + 2 * n : 1 + 2 * n + length] = moves
-    actions, shown = (np.flatnonzero(layout.roles == role) for role in (Role.ACTION, Role.STATE))
-    ids[:, actions] = moves[:, layout.frames[actions]]
-    ids[:, shown] = values[:, layout.frames[shown], layout.ids[shown - 1] - name0]
+    action_columns, state_columns = (np.flatnonzero(layout.roles == role) for role in (Role.ACTION, Role.STATE))
+    ids[:, action_columns] = moves[:, layout.frames[action_columns]]
+    ids[:, state_columns] = values[:, layout.frames[state_columns], layout.ids[state_columns - 1] - name0]
     if reveal.locals == "one_at_random":
-        for ordinal, at in enumerate(shown[:-n]):  # all but the last state, which is whole
+        for ordinal, column in enumerate(state_columns[:-n]):  # all but the last state, which is whole
             bits = rng.bits_array(keys, np.array([REVEAL_POSITION + ordinal]))
             variable = rng.below_array(bits, n)[:, 0]
-            ids[:, at - 1] = name0 + variable
-            ids[:, at] = values[np.arange(count), layout.frames[at], variable]
+            ids[:, column - 1] = name0 + variable
+            ids[:, column] = values[np.arange(count), layout.frames[column], variable]
     return TokenArrays(
         ids,
         np.broadcast_to(layout.roles, ids.shape),
@@ -101,7 +100,7 @@ def _about(batch: PermutationBatch) -> TextColumns:
 
 
 class _Layout(NamedTuple):
-    """Tokens of one example of a length, (T,) each: all have its roles and frames."""
+    """Tokens, roles and frames (T,) shared by examples of one length."""
 
     ids: Ints
     roles: npt.NDArray[np.int8]
@@ -110,11 +109,11 @@ class _Layout(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _layout(n: int, kind: Moves, length: int, reveal: RevealConfig, context: bool) -> _Layout:
-    one = PermutationBatch(kind, np.array([length]), np.zeros((1, n), np.int64), np.zeros((1, length), np.int64))
-    spans = render(session(one), "symbolic", reveal, context=context).spans
-    number = {symbol: at for at, symbol in enumerate([*Special, *vocabulary(n, kind)])}
+    example = PermutationBatch(kind, np.array([length]), np.zeros((1, n), np.int64), np.zeros((1, length), np.int64))
+    spans = render(session(example), "symbolic", reveal, context=context).spans
+    ids = {symbol: token for token, symbol in enumerate([*Special, *vocabulary(n, kind)])}
     return _Layout(
-        np.array([number[span.piece] for span in spans]),
+        np.array([ids[span.piece] for span in spans]),
         np.array([span.role for span in spans], np.int8),
         np.array([span.frame for span in spans], np.int32),
     )

@@ -1,8 +1,7 @@
-"""Permutation programs: n variables and a list of commands that permute their values, many programs at a time.
+"""Permutation programs: n variables and commands that permute them, many programs at a time.
 
-Two public forms. The *function form* (the diagnostic of "Debugging code world models") is a Python function that is really
-traced; the *REPL form* (its companion paper) is a list of commands whose states are computed here, and held equal to real
-execution by a test.
+The function form (the diagnostic of "Debugging code world models") is really traced. The REPL form (its companion paper) has states
+computed here; a test compares them with real execution.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ Answer = Literal["string", "print", "none"]
 
 @lru_cache
 def move_table(n: int, kind: Moves) -> Ints:
-    """All moves as index arrays, in lexicographic order; shape (M, n). New value i is old value `table[m, i]`.
+    """Return all n(n-1)/2 swaps or n! permutations as index arrays (M, n), in lexicographic order.
 
-    M is n(n-1)/2 swaps, or all n! permutations.
+    New value i is old value `table[m, i]`.
     """
     if kind == "full":
         return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
     rows = []
-    for a, b in itertools.combinations(range(n), 2):
+    for first, second in itertools.combinations(range(n), 2):
         row = list(range(n))
-        row[a], row[b] = b, a
+        row[first], row[second] = second, first
         rows.append(row)
     return np.array(sorted(rows), dtype=np.int64)
 
 
 @lru_cache
 def commands(n: int, kind: Moves) -> list[str]:
-    """The command of every move, in the order of `move_table`: `a, b = b, a`; full permutations name all variables."""
+    """Write every move of `move_table` as a command, such as `a, b = b, a`."""
     lines = []
     for row in move_table(n, kind).tolist():
         targets = [i for i in range(n) if kind == "full" or row[i] != i]
@@ -57,9 +56,9 @@ def commands(n: int, kind: Moves) -> list[str]:
 
 
 class PermutationBatch(NamedTuple):
-    """Programs of one kind of move: `lengths` (B,), starting digits `values` (B, n), commands `moves` (B, T; T the longest).
+    """Programs: `lengths` (B,), starting digits `values` (B, n), padded `moves` (B, T), held-out `pairs` (B,).
 
-    A command is its rank in `move_table`. `pairs` (B,): how many held-out pairs each has, where any are held out.
+    A move is its rank in `move_table`.
     """
 
     kind: Moves
@@ -70,27 +69,26 @@ class PermutationBatch(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Count the variables."""
         return int(self.values.shape[1])
 
     def rows(self, chosen: Ints, length: int) -> PermutationBatch:
-        """Some of the programs, of at most `length` commands."""
+        """Select programs of at most `length` commands."""
         return PermutationBatch(self.kind, self.lengths[chosen], self.values[chosen], self.moves[chosen, :length])
 
 
 @lru_cache(maxsize=64)
 def held_out_successors(n: int, kind: Moves, count: int, seed: int) -> Ints:
-    """Draw ordered pairs of commands that do not commute; shape (M,): the command that a pair forbids after each, or -1.
+    """Draw pairs of commands that do not commute; shape (M,): each one's forbidden successor, or -1.
 
-    No two pairs share their first or their second command, and `count` is at most half of the commands, so that enough are left. Two
-    swaps that do not commute make a cycle of three, which is no command; a product of full permutations always is one.
+    No two pairs share their first or second command.
     """
     table = move_table(n, kind)
     successors = np.full(len(table), -1, np.int64)
     attempt = 0
     while (successors >= 0).sum() < count:
         key = rng.key(seed, rng.PAIRS, attempt)
-        first, second = (rng.below(rng.bits(key, place), len(table)) for place in range(2))
+        first, second = (rng.below(rng.bits(key, position), len(table)) for position in range(2))
+        # Two swaps that do not commute make a three-cycle, which is no command; a product of full permutations always is one.
         commute = (table[first][table[second]] == table[second][table[first]]).all()
         if not commute and successors[first] < 0 and second not in successors:
             successors[first] = second
@@ -101,8 +99,8 @@ def held_out_successors(n: int, kind: Moves, count: int, seed: int) -> Ints:
 def count_pairs(batch: PermutationBatch, successors: Ints) -> Ints:
     """Count the held-out pairs in each program; shape (B,)."""
     inside = np.arange(1, batch.moves.shape[1]) < batch.lengths[:, None]
-    found: Ints = ((successors[batch.moves[:, :-1]] == batch.moves[:, 1:]) & inside).sum(axis=1)
-    return found
+    counts: Ints = ((successors[batch.moves[:, :-1]] == batch.moves[:, 1:]) & inside).sum(axis=1)
+    return counts
 
 
 def draw_batch(
@@ -115,48 +113,49 @@ def draw_batch(
     successors: Ints | None = None,
     with_pair: bool = False,
 ) -> PermutationBatch:
-    """The programs of a vector of keys, each a function of its key alone; of all commands, or of a repertoire of some.
+    """Draw one program for each key alone, from all commands or from a repertoire.
 
-    Commands are independent and uniform. With `successors`, the held-out pairs, the first command is uniform, and every other one is
-    uniform over those of the repertoire that may follow the one before. So no program is drawn again, and lengths and repertoires are
-    as without pairs. A program may start from any values with any command: every state still meets every command. `with_pair`:
-    a program is drawn as without pairs; then a pair takes the place of two commands, uniform over pairs and places. A repertoire
-    has both of its commands.
+    Commands are independent and uniform. With `successors`, each is uniform over those of the repertoire that may follow the one
+    before, so that nothing is drawn again and every state meets every command. `with_pair`: a pair, uniform over pairs and places,
+    replaces two commands; a repertoire then has both.
     """
     drawn = _between(lengths, keys, _LENGTH)
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
     values = np.argsort(digits, axis=1)[:, :n] if distinct_values else rng.below_array(digits[:, :n], 10)
     positions = np.arange(_MOVES, _MOVES + int(drawn.max(initial=0)))
-    bits, every = rng.bits_array(keys, positions), len(move_table(n, kind))
+    bits, command_count = rng.bits_array(keys, positions), len(move_table(n, kind))
     rows = np.arange(len(keys))[:, None]
-    sizes, known = np.full(rows.shape, every), np.broadcast_to(np.arange(every), (len(keys), every))
+    sizes, ranked = (
+        np.full(rows.shape, command_count),
+        np.broadcast_to(np.arange(command_count), (len(keys), command_count)),
+    )
     pair: Ints | None = None
     if successors is not None and with_pair:
         firsts = np.flatnonzero(successors >= 0)
         first = firsts[_between((0, len(firsts) - 1), keys, _PAIR)]
         pair = np.stack([first, successors[first]], axis=1)
     if repertoire is not None:
-        order = rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + every))
+        order = rng.bits_array(keys, np.arange(_REPERTOIRE, _REPERTOIRE + command_count))
         if pair is not None:
-            order[rows, pair] = 0, 1  # the first two that the program knows
-        sizes, known = _between(repertoire, keys, _SIZE)[:, None], np.argsort(order, axis=1)
+            order[rows, pair] = 0, 1  # the pair comes first, so that every repertoire has it
+        sizes, ranked = _between(repertoire, keys, _SIZE)[:, None], np.argsort(order, axis=1)
     if successors is not None and pair is None:
-        return PermutationBatch(kind, drawn, values, _without_pairs(bits, sizes[:, 0], known, successors))
-    moves = np.take_along_axis(known, rng.below_array(bits, sizes), axis=1)
+        return PermutationBatch(kind, drawn, values, _without_pairs(bits, sizes[:, 0], ranked, successors))
+    moves = np.take_along_axis(ranked, rng.below_array(bits, sizes), axis=1)
     if pair is not None:
-        place = rng.below_array(rng.bits_array(keys, np.array([_PLACE])), drawn[:, None] - 1)
-        moves[rows, place + np.arange(2)] = pair
+        start = rng.below_array(rng.bits_array(keys, np.array([_PLACE])), drawn[:, None] - 1)
+        moves[rows, start + np.arange(2)] = pair
     return PermutationBatch(kind, drawn, values, moves)
 
 
-def _without_pairs(bits: rng.U64, sizes: Ints, known: Ints, successors: Ints) -> Ints:
-    """Commands from the first `sizes` (B,) that each program knows, none after one that forbids it; shape (B, T)."""
-    rows, moves, places = np.arange(len(bits)), np.empty(bits.shape, np.int64), np.argsort(known, axis=1)
+def _without_pairs(bits: rng.U64, sizes: Ints, ranked: Ints, successors: Ints) -> Ints:
+    """Draw commands (B, T) from each one's first `sizes` (B,), none forbidden by the last."""
+    rows, moves, positions = np.arange(len(bits)), np.empty(bits.shape, np.int64), np.argsort(ranked, axis=1)
     forbidden = np.full(len(bits), -1)
     for step in range(bits.shape[1]):
-        place = np.where(forbidden < 0, sizes, places[rows, forbidden])
-        chosen = rng.below_array(bits[:, step], sizes - (place < sizes))
-        moves[:, step] = known[rows, chosen + (chosen >= place)]
+        skipped = np.where(forbidden < 0, sizes, positions[rows, forbidden])
+        chosen = rng.below_array(bits[:, step], sizes - (skipped < sizes))
+        moves[:, step] = ranked[rows, chosen + (chosen >= skipped)]
         forbidden = successors[moves[:, step]]
     return moves
 
@@ -167,8 +166,10 @@ def _between(bounds: tuple[int, int], keys: rng.U64, position: int) -> Ints:
 
 
 def content_hash(batch: PermutationBatch, values: bool = True) -> rng.U64:
-    """64-bit hash of each program: the same for every spacing, format and encoding it is written in. Without `values` of its commands
-    alone, whatever digits they start from. Shape (B,)."""
+    """Hash each program, in any spacing, format or encoding; shape (B,), 64 bits.
+
+    Without `values`, hash the commands alone.
+    """
     kinds = {"swaps": 1, "full": 3}
     state = np.full(len(batch.lengths), rng.mix(batch.n * 7 + kinds[batch.kind]), dtype=np.uint64)
     for column in range(batch.n if values else 0):
@@ -182,7 +183,7 @@ def content_hash(batch: PermutationBatch, values: bool = True) -> rng.U64:
 
 
 def states(batch: PermutationBatch) -> npt.NDArray[np.int8]:
-    """Values of all variables before every command and after the last; shape (B, T+1, n)."""
+    """Return all variables' values before every command and after the last; shape (B, T+1, n)."""
     table = move_table(batch.n, batch.kind)
     count, steps = batch.moves.shape
     out = np.empty((steps + 1, count, batch.n), dtype=np.int8)
@@ -194,27 +195,23 @@ def states(batch: PermutationBatch) -> npt.NDArray[np.int8]:
 
 
 def session(batch: PermutationBatch, row: int = 0) -> Trace:
-    """One program of the batch in REPL form: a LINE frame per command, and a last one without a command.
-
-    The assignments are the trace's `setup`: they give the starting state and belong to the context.
-    """
+    """Write one program in REPL form; `setup` has the starting assignments, which belong to the context."""
     length = int(batch.lengths[row])
     names = NAMES[: batch.n]
-    one = batch.rows(np.array([row]), length)
+    program = batch.rows(np.array([row]), length)
     lines = commands(batch.n, batch.kind)
-    setup = [f"{name} = {value}" for name, value in zip(names, one.values[0].tolist())]
-    body = [lines[rank] for rank in one.moves[0].tolist()]
+    setup = [f"{name} = {value}" for name, value in zip(names, program.values[0].tolist())]
+    body = [lines[rank] for rank in program.moves[0].tolist()]
     sources = [line + "\n" for line in body] + [""]
     frames = [
         Frame(Event.LINE, line, source, {name: Value(str(digit), "int") for name, digit in zip(names, state)})
-        for line, (source, state) in enumerate(zip(sources, states(one)[0].tolist()), start=len(setup) + 1)
+        for line, (source, state) in enumerate(zip(sources, states(program)[0].tolist()), start=len(setup) + 1)
     ]
     return Trace(Program("\n".join(setup + body) + "\n", "permutation session"), frames, setup)
 
 
 def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -> Program:
-    """One program of the batch in function form. `print` and `none` are the programs that were published; `string` returns
-    `a=X,b=X,...`."""
+    """Write one program in function form. `print` and `none`: as published; `string`: returns `a=X,b=X,...`."""
     length = int(batch.lengths[row])
     names = NAMES[: batch.n]
     lines = commands(batch.n, batch.kind)
@@ -222,8 +219,8 @@ def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -
     body += [f"{name} = {value}" for name, value in zip(names, batch.values[row].tolist())]
     body += [lines[rank] for rank in batch.moves[row, :length].tolist()]
     if answer == "print":
-        chosen = names[(length - 1) % batch.n]
-        body.append(f'print(f"{chosen} = {{{chosen}}}")')
+        printed = names[(length - 1) % batch.n]
+        body.append(f'print(f"{printed} = {{{printed}}}")')
     elif answer == "string":
         body.append(f'return f"{",".join(f"{name}={{{name}}}" for name in names)}"')
     code = "def execute_repl_trace():\n" + "".join(f"    {line}\n" for line in body)
@@ -234,26 +231,23 @@ def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -
 
 @lru_cache(maxsize=64)
 def reachable(n: int, kind: Moves, steps: int) -> Ints:
-    """All permutations that so many commands can make, as index arrays; shape (R, n).
-
-    After an even number of swaps these are the even ones only.
-    """
+    """Return all permutations that `steps` commands can make, as index arrays (R, n)."""
     table = move_table(n, kind)
-    found = np.arange(n, dtype=np.int64)[None, :]
+    permutations = np.arange(n, dtype=np.int64)[None, :]
     for step in range(steps):
-        if len(found) == len(table) and kind == "full":
+        if len(permutations) == len(table) and kind == "full":
             break
-        if len(found) == factorial(n) // 2:  # all of one parity: swaps go to the other and back
-            return found[:, table[0]] if (steps - step) % 2 else found
-        made = found[:, table].reshape(-1, n)
-        found = made[np.unique(made @ (8 ** np.arange(n)), return_index=True)[1]]
-    return found
+        if len(permutations) == factorial(n) // 2:  # all of one parity: swaps go to the other and back
+            return permutations[:, table[0]] if (steps - step) % 2 else permutations
+        products = permutations[:, table].reshape(-1, n)
+        permutations = products[np.unique(products @ (8 ** np.arange(n)), return_index=True)[1]]
+    return permutations
 
 
 def chance(start: Sequence[str], final: Sequence[str], kind: Moves, steps: int) -> float:
-    """The probability that a guess among the permutations which `steps` commands can make gives the true final state.
+    """Return the chance of a guess among the permutations that `steps` commands can make.
 
-    Above 1 in so many where values repeat, since several permutations then give one state.
+    Repeated values raise it.
     """
     ends = np.array(start)[reachable(len(start), kind, steps)]
     return float((ends == np.array(final)).all(axis=1).mean())

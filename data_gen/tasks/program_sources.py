@@ -1,4 +1,4 @@
-"""Sources of real programs: the published benchmarks, and a user's own files."""
+"""Sources of real programs: published benchmarks and a user's files."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ from remedy.settings import ConfigError
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES = 1 << 30
-"""Of a file of programs."""
+_MOST_BYTES = 1 << 30  # of a file of programs
 FUNCTION = "f"
 """The function that is called with a given input."""
 
 
 class Case(NamedTuple):
-    """One program, its name, and the repr of its result where that is known.
+    """One program with its result, split and licence where its source gives them.
 
-    `identity`: its text before any rewriting. `group`: what executions of one function share. `split`, `licence`: those that its
-    source gives it, if any.
+    `identity`: its text before rewriting. `group`: shared by executions of one function.
     """
 
     id: str
@@ -51,12 +49,14 @@ class Benchmark(NamedTuple):
 
 @lru_cache(maxsize=8)
 def read_cases(benchmark: str | None, path: str | None, arguments: str | None = None) -> tuple[Case, ...]:
-    """All programs of a benchmark or of a path, in the order of the benchmark, of file names, or of lines. `arguments`: of `f`, in a
-    `.py` file that marks no entry point.
+    """Read all programs of a benchmark or path, in the order of its rows or file names.
+
+    `arguments`: of `f` in a `.py` file without entry point. Files of a folder that are not UTF-8 are left out with a warning.
 
     Raises:
-        ConfigError: the source cannot be reached or read, holds no program, gives a split to some of them alone, or a line is
-            malformed (file and line named). A file of a folder that cannot be read as UTF-8 text is left out with a warning.
+        ConfigError: the source cannot be read, holds no program, gives a split or licence to some only, repeats an id, or has a
+        malformed
+            line.
     """
     if benchmark is not None:
         read = BENCHMARKS[benchmark].cases
@@ -77,9 +77,9 @@ def read_cases(benchmark: str | None, path: str | None, arguments: str | None = 
         twice = next(id for id in ids if ids.count(id) > 1)
         raise ConfigError(f"task programs: {path}: the id {twice!r} is given twice")
     for key in ("split", "licence"):
-        given = [getattr(case, key) is not None for case in cases]
-        if any(given) and not all(given):
-            without = cases[given.index(False)].id
+        present = [getattr(case, key) is not None for case in cases]
+        if any(present) and not all(present):
+            without = cases[present.index(False)].id
             raise ConfigError(
                 f"task programs: {path}: {without} has no {key}, and others have: give one to all, or to none"
             )
@@ -87,7 +87,7 @@ def read_cases(benchmark: str | None, path: str | None, arguments: str | None = 
 
 
 def _file(file: Path, arguments: str | None) -> Case:
-    """A file with a marked entry point or, with `arguments`, one that defines `f`."""
+    """Read a file with an entry point or, with `arguments`, the function `f`."""
     code, name = _read(file), _escaped(str(file))
     program = Program(code, name)
     if arguments is None and (MARKER in code or FUNCTION not in _bound(program)):
@@ -111,13 +111,13 @@ def _bound(program: Program) -> Collection[str]:
 
 
 def _check_arguments(arguments: str) -> None:
-    whole = f"{FUNCTION}({arguments})"
+    call = f"{FUNCTION}({arguments})"
     try:
-        called = ast.parse(whole, mode="eval").body
+        parsed = ast.parse(call, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        called = None
-    match called:
-        case ast.Call(func=ast.Name(), end_lineno=1, end_col_offset=end) if end == len(whole.encode()):
+        parsed = None
+    match parsed:
+        case ast.Call(func=ast.Name(), end_lineno=1, end_col_offset=end) if end == len(call.encode()):
             return
     raise ConfigError(f"input {shown(arguments)}: is not the arguments of a call, on one line, such as \"'abc', 3\"")
 
@@ -142,14 +142,14 @@ def _files(folder: Path) -> tuple[Case, ...]:
 
 
 def _escaped(text: str) -> str:
-    """Lone surrogates, which JSON can hold and no file of text, as the escapes that mean the same in a Python string."""
+    """Escape lone surrogates, which files of text cannot hold, as Python does."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _called(name: str, code: str, arguments: str, expected: str | None, function: str = FUNCTION) -> Case:
-    for key, given in {"code": code, "input": arguments, "output": expected}.items():
-        if not isinstance(given, str) and not (key == "output" and given is None):
-            raise TypeError(f"{key} is to be text, not {shown(given)}")
+    for key, text in {"code": code, "input": arguments, "output": expected}.items():
+        if not isinstance(text, str) and not (key == "output" and text is None):
+            raise TypeError(f"{key} is to be text, not {shown(text)}")
     name, code, arguments = map(_escaped, (name, code, arguments))
     program = Program.from_call(code, arguments, name, function)
     return Case(name, program, program.code, code, expected and _escaped(expected))
@@ -168,14 +168,14 @@ def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
 
 
 def _mbpp(row: dict[str, Any]) -> Iterable[Case]:
-    """One program for each test; the split is that of the authors, whose few prompts are for training here."""
-    before = row["test_setup_code"] if "test_setup_code" in row else _joined(row["test_imports"])
-    code = _joined([before, row["code"]]).strip("\n").replace("\r\n", "\n")
-    number = int(row["task_id"])
-    split = "test" if 10 < number <= 510 else "validation" if 510 < number <= 600 else "train"
+    """Read a program for each test; the split is the authors', with prompts in training."""
+    setup = row["test_setup_code"] if "test_setup_code" in row else _joined(row["test_imports"])
+    code = _joined([setup, row["code"]]).strip("\n").replace("\r\n", "\n")
+    task_id = int(row["task_id"])
+    split = "test" if 10 < task_id <= 510 else "validation" if 510 < task_id <= 600 else "train"
     tests = "\n".join([_joined(row["test_list"]), _joined(row.get("challenge_test_list", []))])
-    for place, (function, arguments, result) in enumerate(asserted(tests, ast.parse(tests).body)):
-        yield _called(f"mbpp/{number}/{place}", code, arguments, result, function)._replace(
+    for number, (function, arguments, result) in enumerate(asserted(tests, ast.parse(tests).body)):
+        yield _called(f"mbpp/{task_id}/{number}", code, arguments, result, function)._replace(
             split=split, licence="CC BY 4.0"
         )
 
@@ -187,7 +187,6 @@ def _joined(texts: Any) -> str:
 
 
 def _livecodebench(row: dict[str, Any]) -> Iterable[Case]:
-    """A call of the execution task, whose `input` is a whole call."""
     match ast.parse(row["input"], mode="eval").body:
         case ast.Call(func=ast.Name(function)) as call:
             arguments = arguments_of(row["input"], call)
@@ -224,31 +223,31 @@ def _from_hub(benchmark: str) -> Sequence[tuple[str, dict[str, Any]]]:
     try:
         rows = load_dataset(hub, split=split)
     except Exception as error:  # offline, not cached, refused, renamed: many types from several libraries
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(
-            f"task programs: benchmark {benchmark}: {hub} cannot be read from the Hugging Face hub ({first}); "
+            f"task programs: benchmark {benchmark}: {hub} cannot be read from the Hugging Face hub ({reason}); "
             "give a local copy as its `path` (a JSONL file)"
         ) from None
     return [(f"{hub}:{number}", dict(row)) for number, row in enumerate(rows, start=1)]
 
 
 def lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
-    """The objects of a JSONL file, each with its place, which is its id unless it has one.
+    """Read the objects of a JSONL file with their places, which are their default ids.
 
     Raises:
         ConfigError: the file cannot be read, or a line is no object.
     """
-    found = []
+    objects = []
     for number, line in enumerate(_read(Path(path)).split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path}:{number}"
         try:
             row = json.loads(line)
-            found.append((where, {"id": where, **row}))
+            objects.append((where, {"id": where, **row}))
         except (ValueError, TypeError, RecursionError):
             raise ConfigError(f"{where}: not a JSON object") from None
-    return found
+    return objects
 
 
 def _parsed(read: Callable[[dict[str, Any]], Iterable[Case]], row: dict[str, Any], where: str) -> list[Case]:

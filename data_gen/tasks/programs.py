@@ -1,7 +1,4 @@
-"""The programs task: real programs, each with its arguments and, where known, its result.
-
-They are untrusted: they are traced in a sandbox, and one that cannot be traced has its outcome on record.
-"""
+"""The programs task: real, untrusted programs, which a sandbox traces."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from remedy.settings import ConfigError, Settings
 
 
 class Shares(Settings):
-    """Parts of a whole, which is 1."""
+    """Shares of the splits, which sum to 1."""
 
     train: float = Field(default=0.8, ge=0)
     """Share of training programs."""
@@ -39,15 +36,15 @@ class Shares(Settings):
 
     @model_validator(mode="after")
     def _whole(self) -> Shares:
-        if abs((whole := sum(self.parts.values())) - 1) > 1e-6:
+        if abs((total := sum(self.parts.values())) - 1) > 1e-6:
             raise ValueError(
-                f"shares come to {whole:g}, not 1: {', '.join(f'{k} {v:g}' for k, v in self.parts.items())}"
+                f"shares come to {total:g}, not 1: {', '.join(f'{k} {v:g}' for k, v in self.parts.items())}"
             )
         return self
 
     @property
     def parts(self) -> dict[str, float]:
-        """Each split that has a part."""
+        """Return the share of each split that has one."""
         return {name: share for name in SPLITS if (share := getattr(self, name))}
 
 
@@ -115,9 +112,9 @@ class ProgramsTask(Task):
         return [self._drawn(cases[index], python) for index in indices]
 
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
-        for one, outcome in zip(drawn, traced_once([one.program for one in drawn], self.tracer, workers)):
-            outcome = called(one.program, outcome)
-            yield retrace_shallower(one.program, self.tracer, outcome) if partial else outcome
+        for draw, outcome in zip(drawn, traced_once([draw.program for draw in drawn], self.tracer, workers)):
+            outcome = called(draw.program, outcome)
+            yield retrace_shallower(draw.program, self.tracer, outcome) if partial else outcome
 
     def environment(self) -> Environment:
         return environment(self.tracer)
@@ -153,19 +150,22 @@ class ProgramsTask(Task):
         return f"{self.name}: {len(cases):,} programs of {functions:,} functions: {counts} ({by})"
 
     def require(self, split: str, count: int, reader: str) -> None:
-        have = self.count(split)
-        if have >= count:
+        available = self.count(split)
+        if available >= count:
             return
-        given = load_cases(self)[0].split is not None
+        has_splits = load_cases(self)[0].split is not None
         cure = (
-            f'give lines `"split": "{split}"`' if given else "write another `split_by` or other `shares` in data.task"
+            f'give lines `"split": "{split}"`'
+            if has_splits
+            else "write another `split_by` or other `shares` in data.task"
         )
         raise ConfigError(
-            f"{reader} asks for {count:,} of the {split} split, which has {have:,}. {self.describe_splits()}. Ask for fewer, or {cure}"
+            f"{reader} asks for {count:,} of the {split} split, which has {available:,}. {self.describe_splits()}. "
+            f"Ask for fewer, or {cure}"
         )
 
     def clusters(self, split: str, count: int) -> int:
-        """Executions of one function are one, where functions are tested that training never had."""
+        """Count functions, or executions where training has the tested functions too."""
         cases = split_cases(self, split)[:count]
         return len({case.identity if _splits_share_functions(self) else case.group for case in cases})
 
@@ -188,11 +188,10 @@ class ProgramsTask(Task):
 
 
 def load_cases(task: ProgramsTask) -> tuple[Case, ...]:
-    """All programs, in the order of the benchmark, of file names, or of lines.
+    """Return all programs in the order of their source, rewritten if asked.
 
     Raises:
-        ConfigError: the source cannot be reached or read, holds no program, or a line is malformed (file and line named); or what is
-            held out is not there.
+        ConfigError: as `read_cases`, or a held-out program is not there.
     """
     cases = read_cases(task.benchmark, task.path, task.input)
     ids = dict.fromkeys(case.id for case in cases)
@@ -206,33 +205,34 @@ def load_cases(task: ProgramsTask) -> tuple[Case, ...]:
 
 
 def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
-    """The programs of a split; the split `all` has every one. They stand in the order of the source, but for those that are dealt out.
+    """Return the programs of a split (`all`: every one).
 
     Raises:
-        ConfigError: as `load_cases`, or there are fewer functions or programs than splits to deal them out to.
+        ConfigError: as `load_cases`, or there are fewer functions or programs than splits.
     """
     return load_cases(task) if split == ALL else _by_split(task)[SPLITS.check(split)]
 
 
 @lru_cache(maxsize=24)
 def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
-    everything = load_cases(task)
-    if everything[0].split is not None:
+    cases = load_cases(task)
+    if cases[0].split is not None:
         if (task.split_by, task.shares) != ("hash", Shares()):
             raise ConfigError(f"data.task: split_by and shares do nothing, since {task.name} gives splits: remove them")
-        splits = [str(case.split) for case in everything]
+        splits = [str(case.split) for case in cases]
     elif task.split_by == "hash":
-        splits = [_by_hash(text_hash(case.group), task.shares.parts) for case in everything]
+        splits = [_by_hash(text_hash(case.group), task.shares.parts) for case in cases]
     else:
-        units = [case.group if task.split_by == "function" else case.identity for case in everything]
+        units = [case.group if task.split_by == "function" else case.identity for case in cases]
         dealt = _dealt(units, task)
         splits = [dealt[unit] for unit in units]
-        pairs = sorted(zip(everything, splits), key=lambda one: text_hash(one[0].identity))
-        everything, splits = tuple(case for case, _ in pairs), [split for _, split in pairs]
+        # By hash, so that the first programs of a split are a sample of it, not those of a few functions.
+        pairs = sorted(zip(cases, splits), key=lambda pair: text_hash(pair[0].identity))
+        cases, splits = tuple(case for case, _ in pairs), [split for _, split in pairs]
     left_out = set(task.held_out_programs)
-    found = {split: [case for case, own in zip(everything, splits) if own == split] for split in SPLITS}
-    found["train"] = [case for case in found["train"] if case.id not in left_out]
-    return {split: tuple(cases) for split, cases in found.items()}
+    by_split = {split: [case for case, case_split in zip(cases, splits) if case_split == split] for split in SPLITS}
+    by_split["train"] = [case for case in by_split["train"] if case.id not in left_out]
+    return {split: tuple(members) for split, members in by_split.items()}
 
 
 @lru_cache(maxsize=24)
@@ -242,7 +242,7 @@ def _have_marks(task: ProgramsTask) -> bool:
 
 @lru_cache(maxsize=24)
 def _splits_share_functions(task: ProgramsTask) -> bool:
-    """Say if what is tested are other inputs of functions that training has."""
+    """Say if training has the tested functions with other inputs."""
     if load_cases(task)[0].split is None:
         return task.split_by == "program"
     groups = [{case.group for case in cases} for cases in _by_split(task).values()]
@@ -250,26 +250,26 @@ def _splits_share_functions(task: ProgramsTask) -> bool:
 
 
 def _by_hash(content: int, shares: Mapping[str, float]) -> str:
-    """The split that a hash falls into, as `splits.split_of` has it of the usual shares."""
-    place, reached = rng.below(rng.mix(content), 10_000), 0.0
+    """Return the split that a hash falls into."""
+    position, reached = rng.below(rng.mix(content), 10_000), 0.0
     for name, share in shares.items():
         reached += share
-        if place < round(10_000 * reached):
+        if position < round(10_000 * reached):
             return name
     return list(shares)[-1]
 
 
 def _dealt(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
-    """The split of each unit, in an order by hash: one at least for every split that has a part."""
+    """Deal units out by hash, at least one to each split with a share."""
     order = sorted(set(units), key=text_hash)
-    names, reached, found = list(task.shares.parts), 0.0, dict[str, str]()
+    names, share, dealt = list(task.shares.parts), 0.0, dict[str, str]()
     if len(order) < len(names):
         raise ConfigError(
             f"data.task: split_by {task.split_by} finds {len(order)} in {task.name}, too few to deal out to {', '.join(names)}: "
             "give more, another `split_by`, `split` in every line, or other `shares`"
         )
-    for left, name in zip(reversed(range(len(names))), names):
-        reached += task.shares.parts[name]
-        stop = max(len(found) + 1, min(round(reached * len(order)), len(order) - left))
-        found.update(dict.fromkeys(order[len(found) : stop], name))
-    return found
+    for remaining, name in zip(reversed(range(len(names))), names):
+        share += task.shares.parts[name]
+        stop = max(len(dealt) + 1, min(round(share * len(order)), len(order) - remaining))
+        dealt.update(dict.fromkeys(order[len(dealt) : stop], name))
+    return dealt

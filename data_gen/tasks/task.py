@@ -1,4 +1,4 @@
-"""Interface of tasks: a task draws programs, runs them, and says what is known about each."""
+"""Interface of tasks, which draw programs, run them, and know about each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_ATTEMPTS = 1000
 
 
 class Drawn(NamedTuple):
-    """A program that a task drew, before it is run."""
+    """A drawn program, before it is run."""
 
     program: Program
     identity: str
@@ -49,7 +49,7 @@ class Drawn(NamedTuple):
 
 
 class Guesses(NamedTuple):
-    """Rates of true answers that need no model; None where the task does not know."""
+    """Rates of right answers without a model; None where the task does not know."""
 
     chance: float | None
     """The probability that a guess among the possible answers is right."""
@@ -58,7 +58,7 @@ class Guesses(NamedTuple):
 
 
 class TextColumns(NamedTuple):
-    """Programs, answers and slices of some examples, one value each."""
+    """Programs, answers and slices of examples, one value each."""
 
     programs: list[str]
     answers: list[str]
@@ -66,7 +66,7 @@ class TextColumns(NamedTuple):
 
 
 class TokenArrays(NamedTuple):
-    """Padded arrays of shape (B, T): token ids, roles (PAD_ROLE where padded) and frame numbers; `lengths` is (B,)."""
+    """Padded token ids, roles (PAD_ROLE on padding) and frame numbers, (B, T); `lengths`: (B,)."""
 
     ids: npt.NDArray[np.int64]
     roles: npt.NDArray[np.int8]
@@ -77,7 +77,7 @@ class TokenArrays(NamedTuple):
 
 
 class Task(Settings, ABC):
-    """Programs to trace. `draw` and `describe` are all that a task must have."""
+    """Programs to trace. A task needs only `draw` and `describe`."""
 
     has_sessions: ClassVar[bool] = False
     """Whether the programs can be written as sessions, whose commands are read one by one."""
@@ -95,11 +95,10 @@ class Task(Settings, ABC):
 
     @abstractmethod
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
-        """The programs at the indices, each a function of (settings, split, index, seed) alone.
+        """Draw the programs at the indices, each a function of (settings, split, index, seed) alone.
 
-        That splits share no program, or nothing else that it is to be learnt from, is the task's to keep: it draws again until the
-        split of a hash of the content is `split`.
-        `session`: the format writes a session of commands, for tasks that have one, instead of a traced program.
+        The task keeps splits disjoint: it draws again until a hash of the content gives `split`. `session`: draw sessions of
+        commands, where the task has them.
 
         Raises:
             ConfigError: the task has no program of the split, or none at an index.
@@ -116,103 +115,102 @@ class Task(Settings, ABC):
 
     @property
     def splits_by(self) -> str:
-        """By what its programs are split, for comparisons of two tasks of one name."""
+        """Return what splits go by, to compare tasks of one name."""
         return str(getattr(self, "split_by", "program"))
 
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
-        """Run each program and record what happened; by default in this process, which trusts them.
+        """Run each program and yield its outcome; by default in this process, which trusts them.
 
-        `partial`: a trace whose deepest calls are stepped over will do where the whole trace is too long.
+        `partial`: deep calls may be stepped over.
         """
-        for one in drawn:
-            yield one.trace if one.trace is not None else _traced(one.program)
+        for item in drawn:
+            yield _traced(item.program) if item.trace is None else item.trace
 
     def environment(self) -> Environment:
-        """The interpreter that runs the programs, and under which isolation."""
+        """Return the interpreter that runs the programs, and its isolation."""
         return environment(TracerConfig(isolation="trusted"))
 
     @property
     def interpreter(self) -> str | None:
-        """The interpreter that runs the programs, as `tracer.python` names it; None: the one that runs us."""
+        """Return the interpreter as `tracer.python` names it; None: this process's."""
         return None
 
     def count(self, split: str) -> int | None:
-        """Count the programs of a split (of given programs, the split `all` has every one); None where they never end."""
+        """Count the programs of a split; None where they never end."""
         return None
 
     def split_rule(self) -> str:
-        """Return how programs get their splits, as a sentence for cards."""
+        """Explain how programs get their splits, in a sentence for cards."""
         return "The program's content hash picks its split, so no program occurs in two of them"
 
     def describe_splits(self) -> str:
-        """Count the given programs of each split; empty where they never end."""
+        """Describe the number of given programs in each split; may be empty."""
         return ""
 
     def require(self, split: str, count: int, reader: str) -> None:
-        """Refuse a split without so many programs, in words that say what to write. `reader`: what asks for them.
+        """Refuse a split with fewer than `count` programs, which `reader` asks for.
 
         Raises:
             ConfigError: there are fewer.
         """
 
     def clusters(self, split: str, count: int) -> int:
-        """In how many clusters the first so many programs of a split stand or fall."""
+        """Count the clusters among the first `count` programs of a split."""
         if self.splits_by == "program":
             return count
-        return len({one.cluster or one.identity for one in self.draw(split, range(count), 0, self.has_sessions)})
+        return len(
+            {program.cluster or program.identity for program in self.draw(split, range(count), 0, self.has_sessions)}
+        )
 
     def symbols(self) -> list[str] | None:
-        """Every piece of text that the symbolic format writes, if that is a finite list: its vocabulary."""
+        """List every text of the symbolic format, if they are finite."""
         return None
 
     def token_arrays(
         self, split: str, indices: Sequence[int], seed: int, reveal: RevealConfig, context: bool
     ) -> TokenArrays | None:
-        """The examples in symbolic format as ready arrays of ids into [special tokens, `symbols`]; None without such a path."""
+        """Return examples in symbolic format as arrays of ids into [special tokens, `symbols`], or None."""
         return None
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
-        """Rate a guess at a traced program's answer; by default, answering with its input: the first argument of the first call."""
+        """Rate guesses of an answer; by default, of the first call's first argument."""
         called = next((f.locals for f in trace.frames[1:] if f.event is Event.CALL), None)
-        given = next(iter(called.values()), None) if called else None
-        return Guesses(None, None if given is None else same_value(given.text, answer))
+        argument = next(iter(called.values()), None) if called else None
+        return Guesses(None, None if argument is None else same_value(argument.text, answer))
 
     def slices_of(self, trace: Trace) -> Mapping[str, int | str]:
-        """Properties of an example that only its trace tells, beside those that `draw` gives."""
+        """Return properties of an example that only its trace tells."""
         return {}
 
     def has_marks(self) -> bool:
-        """Say if a given program marks a line whose state is shown (`traces/marks.py`)."""
+        """Say if a given program marks a line (`traces/marks.py`)."""
         return False
 
     def has_strings(self, session: bool) -> bool:
-        """Say if a written value may be a string, or hold one."""
+        """Say if a written value may be or hold a string."""
         return True
 
     def has_calls(self) -> bool:
-        """Say if a traced program may call a function of its own."""
+        """Say if a program may call a function of its own."""
         return True
 
     def returns_nothing(self) -> bool:
-        """Say if traced programs return nothing, so that their answers are read from their last states."""
+        """Say if answers are read from last states."""
         return False
 
     def without_effect(self, session: bool) -> Mapping[str, str]:
-        """Settings of this task that do nothing beside its other settings, each with the reason: "in a session"."""
+        """Return idle settings with the reason, such as "in a session"."""
         return {}
 
     def held_out(self) -> Mapping[tuple[str, Any], str]:
-        """List what the settings keep from the train split, as (setting, value): the reason why this keeps nothing, or "".
-
-        Given programs are not known before they are read: that each one held out is there is checked then.
-        """
+        """Return what is kept from the train split, as (setting, value): why this is idle, or ""."""
         return {}
 
     def rewritten(self, kinds: Iterable[str]) -> Task:
-        """The same programs under rewrites.
+        """Return the same programs under rewrites.
 
         Raises:
-            ConfigError: programs of this task are not rewritten.
+            ConfigError: the task has none.
         """
         raise ConfigError(f"rewrites are of given programs, not of the {self.kind} task: remove `rewrites`")
 
@@ -222,7 +220,6 @@ TASKS: Registry[type[Task]] = Registry("task")
 
 
 def too_few_programs(task: Task, split: str) -> ConfigError:
-    """The error of a task that found no program of a split."""
     return ConfigError(
         f"data.task ({task.kind}): no program of the {split} split found in {MAX_ATTEMPTS} draws; "
         "there are too few different programs: make the task larger (length, n, functions, input_length)"

@@ -1,4 +1,4 @@
-"""Traces of given programs, kept between commands: a program is run once for each tracer, and not at every training."""
+"""Cache of traces, so that a tracer runs a given program once."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 VARIABLE = "REMEDY_CACHE"
 """The environment variable that names the folder; empty: nothing is kept."""
+# Outcomes without a trace that are the program's own. What a machine's speed or walls decided is tried again.
 OF_THE_PROGRAM = ("syntax", "entry", "raised", "repr", "recursion", "frames", "output", "unstable", "observed")
-"""Outcomes without a trace that are the program's own. What a machine's speed or walls decided is tried again."""
-AT_A_TIME = 64
+AT_A_TIME = 64  # programs of each worker between two writes to the cache
 
 
 def traced_once(programs: Sequence[Program], tracer: TracerConfig, workers: int = 1) -> Iterator[Outcome]:
-    """The outcome of every program, in order, as `trace_all` has it; those that are kept are not run."""
+    """Yield every program's outcome in order, as `trace_all`; cached ones are not run."""
     folder = cache_folder()
     if folder is None or not programs:
         yield from trace_all(programs, tracer, workers)
         return
-    kept = _Kept(folder, tracer)
+    cache = _Cache(folder, tracer)
     for start in range(0, len(programs), AT_A_TIME * workers):
-        some = programs[start : start + AT_A_TIME * workers]
-        found = kept.read(some)
-        missing = [program for program, outcome in zip(some, found) if outcome is None]
+        batch = programs[start : start + AT_A_TIME * workers]
+        cached = cache.read(batch)
+        missing = [program for program, outcome in zip(batch, cached) if outcome is None]
         new = list(trace_all(missing, tracer, workers)) if missing else []
-        kept.write(missing, new)
-        made = iter(new)
-        yield from (next(made) if outcome is None else outcome for outcome in found)
+        cache.write(missing, new)
+        outcomes = iter(new)
+        yield from (next(outcomes) if outcome is None else outcome for outcome in cached)
 
 
 def cache_folder() -> Path | None:
-    """Return where outcomes are kept; None: nowhere."""
+    """Return the folder of cached outcomes, or None."""
     if (named := os.environ.get(VARIABLE)) is not None:
         return Path(named) if named else None
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cwm-remedy"
 
 
-class _Kept:
-    """The outcomes of one tracer in one file. A file that cannot be read or written costs time and no more."""
+class _Cache:
+    """The outcomes of one tracer in one file, which is optional."""
 
     def __init__(self, folder: Path, tracer: TracerConfig) -> None:
-        about = [tracer.model_dump(mode="json"), *environment(tracer), _tracers_code()]
-        name = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+        identity = [tracer.model_dump(mode="json"), *environment(tracer), _tracers_code()]
+        name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
         self._path = folder / f"traces-{name}.sqlite"
 
     def read(self, programs: Sequence[Program]) -> list[Outcome | None]:
-        """The outcome of each program that is kept."""
+        """Return each program's cached outcome, or None."""
         keys = [_key(program) for program in programs]
         query = f"SELECT key, outcome FROM outcomes WHERE key IN ({', '.join('?' * len(keys))})"
-        found = self._ask(lambda file: dict(file.execute(query, keys).fetchall())) or {}
-        return [_outcome(found.get(key), program) for key, program in zip(keys, programs)]
+        stored = self._ask(lambda file: dict(file.execute(query, keys).fetchall())) or {}
+        return [_outcome(stored.get(key), program) for key, program in zip(keys, programs)]
 
     def write(self, programs: Sequence[Program], outcomes: Sequence[Outcome]) -> None:
-        """Keep what became of programs."""
+        """Store the outcomes that are the programs' own."""
         rows = [(_key(program), text) for program, outcome in zip(programs, outcomes) if (text := _text(outcome))]
         if rows:
             self._ask(lambda file: file.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows))
@@ -93,12 +93,12 @@ def _key(program: Program) -> bytes:
 def _text(outcome: Outcome) -> bytes | None:
     if not isinstance(outcome, ProgramError):
         return zlib.compress(reply_writer()(outcome), 1)
-    kept = outcome.kind in OF_THE_PROGRAM
-    return zlib.compress(problem_writer()(outcome.kind, str(outcome)), 1) if kept else None
+    reproducible = outcome.kind in OF_THE_PROGRAM
+    return zlib.compress(problem_writer()(outcome.kind, str(outcome)), 1) if reproducible else None
 
 
 def _outcome(text: bytes | None, program: Program) -> Outcome | None:
-    """Return what is kept of a program, checked as a sandbox's answer is; None where it is nothing, or damaged."""
+    """Check a cached outcome as a sandbox's answer; None if missing or damaged."""
     if text is None:
         return None
     try:
@@ -111,7 +111,7 @@ def _outcome(text: bytes | None, program: Program) -> Outcome | None:
 
 @lru_cache(maxsize=1)
 def _tracers_code() -> str:
-    """A digest of what traces programs: another tracer keeps traces of its own."""
+    """Return a digest of the tracer's code."""
     [folder] = execution.__path__
     digest = hashlib.sha256()
     for path in sorted(Path(folder).glob("*.py")):

@@ -1,1 +1,1 @@
-"""Traces: how what happened is written down, and read back."""
+"""The writing of traces as text, and its reading."""

@@ -1,11 +1,7 @@
-"""Budget-aware reveals: the densest reveal of a trace that fits a number of tokens.
+"""The densest reveal of a trace that fits a number of tokens.
 
-The order of preference, which gives up first what can be rebuilt, then what can be inferred, then what cannot be seen at all:
-
-1. as configured;
-2. the diff instead of whole states: nothing is lost, a reader can restore every value;
-3. wider spacing of the diff's states, by the smallest k that fits, up to `inf`: every executed line is still written;
-4. the deepest calls stepped over, as few levels as will do, with the states as dense as then fit, in the order 1 to 3.
+In order of preference: as configured; diffs instead of whole states; the diff's smallest spacing that fits, up to `inf`; the fewest
+levels of calls stepped over, with the densest states that then fit.
 """
 
 from __future__ import annotations
@@ -21,15 +17,15 @@ T = TypeVar("T")
 
 
 def densest_reveal(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], int]) -> RevealConfig | None:
-    """The first reveal, in the order of preference, that takes at most `config.max_tokens` tokens; None if none does.
+    """Return the first reveal in order of preference within `config.max_tokens`, or None.
 
-    `count` says how many tokens the example has under a reveal.
+    `count` gives the example's tokens under a reveal.
     """
     limit = config.max_tokens
     assert limit is not None
 
     def fits(reveal: RevealConfig) -> bool:
-        # Every written frame costs a token at least, which rules most reveals of a long trace out without writing them.
+        # A frame costs at least one token: for a long trace, this refuses most reveals without writing them.
         return len(kept_frames(trace.frames, reveal)) <= limit and count(reveal) <= limit
 
     if fits(config):
@@ -41,10 +37,10 @@ def densest_reveal(trace: Trace, config: RevealConfig, count: Callable[[RevealCo
         if config.call_depth is not None:
             deepest = min(deepest, config.call_depth)
         stepped = [sparsest.model_copy(update={"call_depth": depth}) for depth in range(deepest - 1, -1, -1)]
-        found = None if config.answer_only else _first(stepped, fits)
-        if found is None:
+        fitting = None if config.answer_only else _first(stepped, fits)
+        if fitting is None:
             return None
-        sparsest = found
+        sparsest = fitting
     reveals = sum(
         trace.frames[number].event in (Event.CALL, Event.LINE) for number in kept_frames(trace.frames, sparsest)
     )
@@ -54,23 +50,24 @@ def densest_reveal(trace: Trace, config: RevealConfig, count: Callable[[RevealCo
 
 
 def allows_partial_trace(config: RevealConfig) -> bool:
-    """Say if calls may be stepped over, so that a program too long to be traced whole can be written all the same."""
+    """Say if deep calls may be stepped over."""
     return config.max_tokens is not None or config.answer_only or config.call_depth is not None
 
 
 def describe(config: RevealConfig) -> str:
-    """A reveal in a few words, as records and reports name it."""
+    """Describe a reveal briefly, for records and reports."""
     depth = "" if config.call_depth is None else f", call depth {config.call_depth}"
-    at = "" if config.at is None else f", at {config.at}"
-    return f"{config.locals}, spacing {config.spacing:g}{at}{depth}"
+    marks = "" if config.at is None else f", at {config.at}"
+    return f"{config.locals}, spacing {config.spacing:g}{marks}{depth}"
 
 
-def _first(choices: Sequence[T], fits: Callable[[T], bool]) -> T | None:
-    low, high = 0, len(choices)
+def _first(sparser: Sequence[T], fits: Callable[[T], bool]) -> T | None:
+    # Each choice costs at most what the one before it costs, so a binary search finds the first that fits.
+    low, high = 0, len(sparser)
     while low < high:
         middle = (low + high) // 2
-        if fits(choices[middle]):
+        if fits(sparser[middle]):
             high = middle
         else:
             low = middle + 1
-    return choices[low] if low < len(choices) else None
+    return sparser[low] if low < len(sparser) else None

@@ -1,7 +1,7 @@
-"""The `cwm` format, the code world model's own: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>`, frame after frame.
+"""The `cwm` formats: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>` for each frame, with JSON values.
 
-LOCALS and returned values are JSON; the first frame belongs to the prompt. In `cwm_unseeded`
-the prompt stops after the source; in `cwm_numbered` lines have numbers, which in `cwm_numbers` stand for them in the trace.
+The prompt ends with the first frame; in `cwm_unseeded`, with the source. `cwm_numbered` puts line numbers beside lines; the traces of
+`cwm_numbers` have them instead.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class Cwm(Format):
     closes_frames = True
 
     def __init__(self, seeded: bool = True, numbers: Literal["", "beside", "alone"] = "") -> None:
-        """`seeded`: the first frame belongs to the prompt; else the model writes it too. `numbers`: every line has its number in the
-        program, so that lines of one text cannot be taken for each other; in the trace it stands beside the line, or for it."""
+        """Set the form. `seeded`: the prompt has the first frame. `numbers`: where line numbers stand in traces."""
         self.seeded = self.answers_only = seeded
         self._numbers, self.numbers_lines = numbers, bool(numbers)
 
@@ -52,13 +51,13 @@ class Cwm(Format):
         spans.special(Special.FRAME_SEP, -1, Role.CONTEXT)
         seeded = 1 if self.seeded and frames and frames[0].number == 0 else 0
         for frame in frames[:seeded]:
-            given = Spans()
-            _write(given, frame, encoding)
-            spans.extend(Span(Role.CONTEXT, span.piece, -1, span.string) for span in given)
+            prompt_frame = Spans()
+            _write(prompt_frame, frame, encoding)
+            spans.extend(Span(Role.CONTEXT, span.piece, -1, span.string) for span in prompt_frame)
         written = list(frames[seeded:])
         if answer_only and written:
             _write(spans, written[0], encoding, asked=True)
-            written[0] = written[0]._replace(event=None)
+            written[0] = written[0]._replace(event=None)  # given, so no reader finds it
         else:
             for frame in written:
                 _write(spans, frame, encoding)
@@ -66,32 +65,34 @@ class Cwm(Format):
         return Rendered(spans, written)
 
     def program(self, program: Program) -> str:
-        """The program as the prompt shows it."""
+        """Return the program as the prompt shows it."""
         if not self.numbers_lines:
             return program.code
-        whole = program.code if program.code.endswith("\n") else program.code + "\n"
-        return "".join(f"{number} {line}\n" for number, line in enumerate(whole.split("\n")[:-1], program.first_line))
+        code = program.code if program.code.endswith("\n") else program.code + "\n"
+        return "".join(f"{number} {line}\n" for number, line in enumerate(code.split("\n")[:-1], program.first_line))
 
     def action(self, program: Program, line: int, source: str) -> str:
-        """Write a frame's ACTION for a line of the program, counted from 1."""
+        """Write a frame's ACTION for a line, counted from 1 in the program."""
         if not self.numbers_lines:
             return source
         number = program.first_line + line - 1
         return f"{number} {source}" if self._numbers == "beside" else f"{number}\n"
 
     def frames(self, trace: Trace, frames: Sequence[WrittenFrame]) -> Sequence[WrittenFrame]:
-        """The frames with their source lines as they are written."""
+        """Return the frames with their source lines as written."""
         if not self.numbers_lines:
             return frames
         lines = [trace.frames[frame.number].line for frame in frames]
-        return [one._replace(source=self.action(trace.program, n, one.source)) for one, n in zip(frames, lines)]
+        return [
+            frame._replace(source=self.action(trace.program, line, frame.source)) for frame, line in zip(frames, lines)
+        ]
 
     def reader(self, answer_only: bool = False) -> Reader:
         return CwmReader(answer_only)
 
 
 def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:
-    """Write a frame. `asked`: the token of its event is given, which asks for the answer without a trace."""
+    """Write a frame. `asked`: the prompt gives its event, to ask for an answer alone."""
     number, event, source, state, value = frame
     assert event is not None
     add = spans.append
@@ -110,7 +111,7 @@ def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False
 
 
 def state_spans(state: Mapping[str, Value], encoding: str, number: int) -> list[Span]:
-    """A STATE."""
+    """Write a STATE."""
     spans = []
     text = "{"
     for name, shown in state.items():
@@ -123,30 +124,30 @@ def state_spans(state: Mapping[str, Value], encoding: str, number: int) -> list[
     return [*spans, Span(Role.STATE, text[:-2] + "}" if state else "{}", number)]
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=50_000)  # most values stay the same from frame to frame
 def _entry(name: str, value: Value, encoding: str) -> tuple[ValuePiece, ...]:
-    """`"NAME": "VALUE", ` cut at the value's strings; most values stay the same from frame to frame."""
+    """Write `"NAME": "VALUE", `, cut at the value's strings."""
     before, after = ValuePiece(f'"{escape(name)}": "', False), ValuePiece('", ', False)
     parts = (before, *pieces(value, encoding), after)
     return parts if any(part.string for part in parts) else (ValuePiece("".join(part.text for part in parts), False),)
 
 
-_AFTER: dict[Special | None, Role] = {Special.ACTION_SEP: Role.ACTION, Special.ARG_SEP: Role.VALUE}
-"""What text stands for by the separator before it; after an event it is the state."""
+# The role of text by the separator before it; after an event, text is the state.
+_ROLES: dict[Special | None, Role] = {Special.ACTION_SEP: Role.ACTION, Special.ARG_SEP: Role.VALUE}
 
 
 class CwmReader(Reader):
-    """Reads frames; `answer_only`: the token of the first one's event was given."""
+    """Reader of frames. `answer_only`: the prompt gave the event of the first."""
 
     def __init__(self, answer_only: bool = False) -> None:
         super().__init__()
         self._answer_only = answer_only
         self._open: list[list[str] | Special] = []
-        """The frame that is being written: special tokens, and between them runs of text in pieces."""
+        """The unfinished frame: special tokens, and between them runs of text in pieces."""
 
     def _text(self, text: str) -> None:
-        after = next((part for part in reversed(self._open) if isinstance(part, Special)), None)
-        self.roles[-1] = _AFTER.get(after, Role.STATE)
+        separator = next((part for part in reversed(self._open) if isinstance(part, Special)), None)
+        self.roles[-1] = _ROLES.get(separator, Role.STATE)
         if self._open and isinstance(self._open[-1], list):
             self._open[-1].append(text)
         else:
@@ -156,9 +157,9 @@ class CwmReader(Reader):
         if token is Special.END_OF_TEXT:
             self.ended = True
         elif token is Special.FRAME_SEP:
-            whole = [part if isinstance(part, Special) else "".join(part) for part in self._open]
-            given = self._answer_only and not self.frames
-            self.frames.append(_answer(whole) if given else _frame(whole))
+            pieces = [part if isinstance(part, Special) else "".join(part) for part in self._open]
+            is_answer = self._answer_only and not self.frames
+            self.frames.append(_answer(pieces) if is_answer else _frame(pieces))
             self._open = []
         else:
             if token in _EVENTS and not self._open:
@@ -196,7 +197,7 @@ def _answer(written: list[Piece]) -> ReadFrame:
 
 
 def _parts(written: Sequence[Piece]) -> tuple[str | None, str | None, str | None]:
-    """The texts before the action separator, after it, and after the argument separator."""
+    """Return the texts of state, source line and value."""
     texts: list[str | None] = [None]
     separators = iter((Special.ACTION_SEP, Special.ARG_SEP))
     for piece in written:
@@ -217,9 +218,10 @@ def read_locals(text: str) -> dict[str, str]:
         Malformed: it is no JSON object of strings.
     """
     try:
-        pairs = json.loads(text, object_pairs_hook=list)
+        pairs = json.loads(text, object_pairs_hook=list)  # a dict would hide names that are given twice
     except (ValueError, RecursionError):
         raise Malformed("locals that are not JSON") from None
+    # An array of pairs parses to the same list as an object.
     if not isinstance(pairs, list) or not text.startswith("{"):
         raise Malformed("locals that are not a JSON object")
     shown = {}

@@ -1,4 +1,4 @@
-"""Interface of trace formats: a format writes frames as spans, and says which frames a reader finds in them."""
+"""Interface of trace formats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remedy.data_gen.traces.string_encodings import pieces
 
 
 class WrittenFrame(NamedTuple):
-    """A frame as it is written, its values before any string encoding."""
+    """A frame as written, its values before string encoding."""
 
     number: int
     """Its number in the trace."""
@@ -28,16 +28,16 @@ class WrittenFrame(NamedTuple):
     """The returned or raised value."""
 
     def as_read(self, encoding: str = "plain") -> ReadFrame:
-        """Convert the frame to what a reader finds where it is written under a string encoding."""
+        """Convert the frame to what a reader returns for it."""
         shown = self.locals
         if shown is not None:
-            found = {name: value_text(value, encoding) for name, value in shown.items()}
+            texts = {name: value_text(value, encoding) for name, value in shown.items()}
         value = None if self.value is None else value_text(self.value, encoding)
-        return ReadFrame(self.event, self.source, None if shown is None else found, value)
+        return ReadFrame(self.event, self.source, None if shown is None else texts, value)
 
 
 def value_text(value: Value, encoding: str) -> str:
-    """A value's text under a string encoding, as a reader gives it: without JSON's escaping."""
+    """Encode a value's text, without JSON's escaping."""
     if encoding == "plain":
         return value.text
     text: str = json.loads(f'"{"".join(piece.text for piece in pieces(value, encoding))}"')
@@ -45,20 +45,20 @@ def value_text(value: Value, encoding: str) -> str:
 
 
 def without_empty_states(frames: Sequence[WrittenFrame]) -> list[WrittenFrame]:
-    """The frames as written where a state of no variables leaves no trace in the text."""
+    """Drop states without variables, which some formats do not write."""
     return [f._replace(locals=None) if f.locals is not None and not f.locals else f for f in frames]
 
 
 class Rendered(NamedTuple):
-    """A trace that is written down."""
+    """A written trace."""
 
     spans: list[Span]
     frames: list[WrittenFrame]
-    """The frames after the context: those that a reader of the rest finds."""
+    """The frames after the context, which a reader returns."""
 
 
 class Format(ABC):
-    """A way to write traces down. To add one, write a subclass in a file of its own and register an instance in FORMATS."""
+    """A way to write traces; FORMATS holds an instance of each."""
 
     events: ClassVar[bool] = False
     """It writes which event a frame is; if not, the frames it is given to write have none."""
@@ -81,16 +81,19 @@ class Format(ABC):
     ) -> Rendered:
         """Write the chosen frames of a trace.
 
-        `context`: whether the program is shown. `encoding`: of string values. `answer_only`: the last frame is the answer, which
-        is asked for at once.
+        `context`: show the program. `encoding`: of string values. `answer_only`: the last frame is the answer, asked for at once.
         """
 
     def reader(self, answer_only: bool = False) -> Reader:
-        """Reads what follows the context of a trace in this format."""
+        """Return a reader of what follows the context.
+
+        Raises:
+            NotImplementedError: there is no text to read.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no text to read")
 
     def read(self, written: Iterable[Piece], answer_only: bool = False) -> ReadTrace:
-        """The frames that the pieces after the context spell."""
+        """Read the frames from the pieces after the context."""
         reader = self.reader(answer_only)
         for piece in written:
             reader.feed(piece)

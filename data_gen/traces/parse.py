@@ -1,7 +1,6 @@
-"""Read a trace back from what a model wrote, piece by piece. Model output is data: nothing here raises on any of it.
+"""Readers of traces that a model wrote, which raise on nothing.
 
-Pieces are text or special tokens, as a tokenizer gives them for ids: text that spells a separator is just text. The time is
-linear in the text, however it is cut into pieces.
+Text that spells a separator is just text. The time is linear, however the text is cut.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Piece = str | Special
 
 @dataclass(frozen=True, slots=True)
 class ReadFrame:
-    """A frame as written, its values as text."""
+    """A frame as read, its values as text."""
 
     event: Event | None
     """None where it is not written."""
@@ -33,7 +32,7 @@ class ReadFrame:
 
 @dataclass(frozen=True, slots=True)
 class ReadTrace:
-    """Result of reading a trace's text."""
+    """Result of reading a trace."""
 
     frames: tuple[ReadFrame, ...]
     """The frames up to the first malformed one."""
@@ -48,11 +47,11 @@ class ReadTrace:
 
 
 class Malformed(Exception):
-    """Raised by a reader's own steps, and caught in `feed`: what was written is no frame."""
+    """Error of a reader's step, caught in `feed`."""
 
 
 class Reader(ABC):
-    """Reads one trace: feed it the pieces after the context, in order, cut in any way."""
+    """Reader of one trace, fed the pieces after its context."""
 
     def __init__(self) -> None:
         self.frames: list[ReadFrame] = []
@@ -67,7 +66,7 @@ class Reader(ABC):
         """The role that each piece has where it stands, as far as that is known; a separator's after a problem."""
 
     def feed(self, piece: Piece) -> None:
-        """Read on."""
+        """Read one more piece."""
         self.place = len(self.frames)
         self.roles.append(Role.STRUCTURE)
         if self.problem or not piece:
@@ -84,12 +83,12 @@ class Reader(ABC):
             self.problem = str(error)
 
     def trace(self) -> ReadTrace:
-        """Return the trace read so far, if nothing follows."""
+        """Return the trace read so far, as if nothing followed."""
         return ReadTrace(tuple(self.frames), self.problem or self._unfinished(), self.ended)
 
     @abstractmethod
     def _text(self, text: str) -> None:
-        """Read text, which is not empty."""
+        """Read text that is not empty."""
 
     @abstractmethod
     def _special(self, token: Special) -> None:
@@ -97,14 +96,14 @@ class Reader(ABC):
 
     @abstractmethod
     def _unfinished(self) -> str:
-        """Say what is missing, if nothing follows; empty if nothing is."""
+        """Name what is missing if nothing follows; empty if nothing is."""
 
 
 def json_string(text: str, what: str) -> str:
-    """The string that JSON text stands for.
+    """Return the string that JSON text stands for.
 
     Raises:
-        Malformed: it is none; `what` names it in the message.
+        Malformed: it stands for none; `what` names it.
     """
     try:
         value = json.loads(text)
@@ -118,39 +117,39 @@ def json_string(text: str, what: str) -> str:
 def restore(
     frames: Sequence[ReadFrame | None], past: Sequence[ReadFrame | None] | None = None
 ) -> list[ReadFrame | None]:
-    """The frames with every `..` of a diff replaced by the value it stands for; one that stands for none is left.
+    """Replace every `..` of a diff by its value, if it has one.
 
-    `past`: what stood before each of the frames in place of these ones, where other frames were fed. A frame that could not be
-    read (None) shows nothing.
+    `past`: what the model saw before each frame, if other frames were fed. Unreadable frames are None.
     """
     memory = LastShown()
     restored = []
-    for place, frame in enumerate(frames):
+    for number, frame in enumerate(frames):
         full = None if frame is None else memory.in_full(frame)
         restored.append(full)
-        before = past[place] if past is not None else None
-        shown = full if past is None else None if before is None else memory.in_full(before)
+        seen = past[number] if past is not None else None
+        shown = full if past is None else None if seen is None else memory.in_full(seen)
         if shown is not None:
             memory.take(shown)
     return restored
 
 
 class LastShown:
-    """The state that was shown last, which every `..` of a diff goes back to."""
+    """The last shown state, to which `..` refers."""
 
     def __init__(self) -> None:
         self._state: Mapping[str, str] = {}
 
     def in_full(self, frame: ReadFrame) -> ReadFrame:
-        """A frame with every `..` replaced by the value it stands for; one that stands for none is left."""
+        """Replace every `..` of a frame by its value, if it has one."""
         if frame.locals is None:
             return frame
+        # A CALL shows its new variables in full, so a `..` there refers to nothing.
         known = {} if frame.event is Event.CALL else self._state
-        shown = {n: known.get(n, v) if v == UNCHANGED.text else v for n, v in frame.locals.items()}
+        shown = {name: known.get(name, text) if text == UNCHANGED.text else text for name, text in frame.locals.items()}
         return ReadFrame(frame.event, frame.source, shown, frame.value)
 
     def take(self, full: ReadFrame) -> None:
-        """Go on after a frame in full."""
+        """Remember a frame in full."""
         if full.event is Event.RETURN:
             self._state = {}
         elif full.locals is not None:

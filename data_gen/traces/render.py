@@ -1,4 +1,4 @@
-"""Write a trace down: choose its frames and what they show, then write them in a format."""
+"""Writing of a trace."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ def render(
     string_encoding: str = "plain",
     seed: int = 0,
 ) -> Rendered:
-    """The trace as spans, and the frames that they write.
+    """Write a trace in a format.
 
-    `context`: whether the program precedes the trace (the `cwm` format always has it). `seed`: draws the variables of states
-    that show one at random.
+    `context`: show the program (`cwm` formats always do). `seed`: of variables shown at random.
     """
     config = config or RevealConfig()
     numbers = kept_frames(trace.frames, config)

@@ -1,11 +1,10 @@
-"""The `repl` format, a Python session: `>>> COMMAND` lines, and queries `>>> print('a', a)` answered by `a 2`.
+"""The `repl` format: `>>> COMMAND` lines, and queries `>>> print('a', a)` answered by `a 2`.
 
-A frame is the queries of its state, its command, and the line of its value. The newline that ends a command or an answer is
-STRUCTURE, which is how a decoder knows that a written one is complete. Values are escaped as inside JSON strings, so that each
-stays on its line.
+A frame is the queries of its state, its command, and its value's line. The newline that ends a command or an answer is STRUCTURE: it
+tells a decoder that this is complete. Values are escaped as in JSON, to stay on one line.
 
-Text alone cannot always tell a query from a program's own line `print('a', a)`. The reader's rule: an unindented line of this
-form is a query if the next line starts with the variable's name and a space, and a command otherwise.
+A program's own line can look like a query. It is read as one if it is unindented and the next line starts with the variable's name
+and a space.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LITERAL_TEXT = re.compile(r'[^"\\\x00-\x1f]*')
 
 
 class Repl(Format):
-    """Commands of a session, or the executed lines of a program as if they were typed."""
+    """Commands of a session, or executed lines as if typed."""
 
     session = True
     hides_program = True
@@ -64,7 +63,7 @@ class Repl(Format):
 
 
 class ReplReader(Reader):
-    """Reads a session line by line."""
+    """Line-by-line reader of a session."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,8 +81,8 @@ class ReplReader(Reader):
     def _text(self, text: str) -> None:
         *ends, rest = text.split("\n")
         if self._command is not None:  # is this its value, or the next frame?
-            start = "".join([*self._line[: len(PROMPT)], ends[0] if ends else rest])
-            prompt = start != "" and start[: len(PROMPT)] == PROMPT[: len(start)]
+            line_start = "".join([*self._line[: len(PROMPT)], ends[0] if ends else rest])
+            prompt = line_start != "" and line_start[: len(PROMPT)] == PROMPT[: len(line_start)]
             self.place += prompt or self._asked is not None
         for end in ends:
             line = "".join([*self._line, end])
@@ -107,9 +106,10 @@ class ReplReader(Reader):
         return "a line without its end" if self._line else ""
 
     def _read(self, line: str) -> None:
-        """Read a line that has just ended; a command that is spelled as a query counts as one in `roles`."""
-        asked, query = _QUERY.fullmatch(self._asked or ""), _QUERY.fullmatch(line)
-        answered = asked[1] if asked and line.startswith(f"{asked[1]} ") else None
+        """Read a finished line. Commands spelled as queries count as such in `roles`."""
+        # The role of a line is known at its end only: its pieces' roles are set then.
+        question, query = _QUERY.fullmatch(self._asked or ""), _QUERY.fullmatch(line)
+        answered = question[1] if question and line.startswith(f"{question[1]} ") else None
         role = Role.QUERY if query else Role.ACTION if line.startswith(PROMPT) else Role.VALUE
         self.roles[self._begun :] = [role if answered is None else Role.STATE] * (len(self.roles) - self._begun)
         self._begun = len(self.roles)

@@ -1,4 +1,4 @@
-"""Choice of the frames that are written, of those that keep their STATE, and of what a kept STATE shows."""
+"""Choice of the frames that are written, and of what their STATE shows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DIFFS = ("diff", "changes")
 
 
 def whole_spacing(value: float) -> float:
-    """The spacing, if it is one.
+    """Validate a spacing.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is neither a whole number >= 1 nor inf.
     """
     if value < 1 or (value != math.inf and value != int(value)):
         raise ValueError("must be a whole number >= 1, or inf")
@@ -69,12 +69,12 @@ class RevealConfig(Settings):
         return self
 
     def keeps(self, ordinal: int, last: int) -> bool:
-        """Say if the frame with this ordinal, among those that have locals, keeps its STATE."""
+        """Say if a frame keeps its STATE, by its ordinal among those with locals."""
         return ordinal % self.spacing == 0 or ordinal == last
 
 
 def kept_frames(frames: Sequence[Frame], config: RevealConfig) -> list[int]:
-    """The numbers of the frames that are written."""
+    """Return the numbers of the written frames."""
     if config.answer_only:
         return [0, len(frames) - 1] if len(frames) > 1 else list(range(len(frames)))
     if config.call_depth is None:
@@ -83,26 +83,26 @@ def kept_frames(frames: Sequence[Frame], config: RevealConfig) -> list[int]:
 
 
 def levels(frames: Sequence[Frame]) -> list[int]:
-    """The call level of every frame, the entry point's being 0. A generator's frames have the level it is resumed at."""
-    found, level = [], -1
+    """Return each frame's call level, from 0; a generator's is that of its resumption."""
+    by_frame, level = [], -1
     for frame in frames:
         if frame.event is Event.CALL:
             level += 1
-        found.append(level)
+        by_frame.append(level)
         if frame.event is Event.RETURN:
             level -= 1
-    return found
+    return by_frame
 
 
 def reveal(
     frames: Sequence[Frame], config: RevealConfig, seed: int = 0, marked: Collection[int] = ()
 ) -> list[Shown | None]:
-    """List what each frame's STATE shows; None for a frame without one. `marked`: lines that keep theirs.
+    """List what each frame's STATE shows, or None. `marked`: lines whose frames keep theirs.
 
-    The last frame with locals always shows its state: all of it, unless `locals` is `diff` or `changes` and a returned value
-    follows that says the answer. The diff follows code world models' rule: a CALL shows every value, a LINE replaces by `..`
-    what equals the last shown locals, and a RETURN clears that memory while an EXCEPTION does not.
+    The last frame with locals shows all, unless `locals` is a diff and a returned value follows. In the diff a CALL shows every
+    value, a LINE replaces what equals the last shown locals by `..`, and a RETURN, not an EXCEPTION, clears that memory.
     """
+    # A traced program ends with a RETURN, which has no locals.
     session = bool(frames) and frames[-1].locals is not None
     with_locals = sum(frame.locals is not None for frame in frames)
     shown: list[Shown | None] = []
@@ -118,8 +118,10 @@ def reveal(
         if not config.keeps(ordinal, with_locals - 1) and frame.line not in marked:
             shown.append(None)
         elif config.locals in DIFFS and not (session and is_last):
-            silent = config.locals == "changes" and frame.event is Event.LINE and not is_last and _same(state, memory)
-            shown.append(None if silent else _diff(frame, memory))
+            unchanged = (
+                config.locals == "changes" and frame.event is Event.LINE and not is_last and _same(state, memory)
+            )
+            shown.append(None if unchanged else _diff(frame, memory))
             memory = state
         elif config.locals == "full" or is_last or not state:
             shown.append(state)
@@ -132,14 +134,14 @@ def reveal(
 
 
 def chosen_variable(config: RevealConfig, count: int, reveals: int, seed: int) -> int:
-    """Choose the variable, of `count`, that the `reveals`-th partial reveal shows."""
+    """Choose which of `count` variables the `reveals`-th partial reveal shows."""
     if config.locals == "one_in_turn":
         return reveals % count
     return rng.below(rng.bits(seed, REVEAL_POSITION + reveals), count)
 
 
+# Positions from here on choose variables, far above those that a program draws from the same key.
 REVEAL_POSITION = 1 << 32
-"""Random positions from here on choose variables, far above those a program draws from the same key."""
 
 
 def _same(state: Shown, memory: Shown) -> bool:

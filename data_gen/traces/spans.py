@@ -1,4 +1,4 @@
-"""A list of spans under construction: what the text formats share."""
+"""Lists of spans under construction, for the text formats."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from remedy.data_gen.traces.string_encodings import pieces, source_pieces
 
 
 class Spans(list[Span]):
-    """A list of spans that joins neighbouring text of one kind, so that tokenizers see whole pieces."""
+    """A list of spans that joins neighbouring text of one kind, as tokenizers need it."""
 
     def text(self, role: Role, text: str, frame: int, string: bool = False) -> None:
-        """Add text; `string`: it is the text of a string value."""
+        """Add text; `string`: it belongs to a string value."""
         if not text:
             return
         if self:
@@ -24,7 +24,6 @@ class Spans(list[Span]):
         self.append(Span(role, text, frame, string))
 
     def special(self, token: Special, frame: int, role: Role = Role.STRUCTURE) -> None:
-        """Add a special token."""
         self.append(special_span(role, token, frame))
 
     def source(self, role: Role, text: str, frame: int) -> None:
@@ -32,7 +31,7 @@ class Spans(list[Span]):
         self.extend(source_spans(role, text, frame))
 
     def value(self, role: Role, value: Value, encoding: str, frame: int) -> None:
-        """Add a value under a string encoding, cut at its strings."""
+        """Add an encoded value, cut at its strings."""
         for piece in pieces(value, encoding):
             self.text(role, piece.text, frame, piece.string)
 
@@ -42,11 +41,10 @@ class Spans(list[Span]):
 
 @lru_cache(maxsize=20_000)
 def special_span(role: Role, token: Special, frame: int) -> Span:
-    """The span of a special token."""
     return Span(role, token, frame)
 
 
 @lru_cache(maxsize=50_000)
 def source_spans(role: Role, text: str, frame: int) -> tuple[Span, ...]:
-    """Source text as spans, cut at its string literals."""
+    """Cut source text into spans at its string literals."""
     return tuple(Span(role, piece.text, frame, piece.string) for piece in source_pieces(text))

@@ -1,7 +1,6 @@
-"""String encodings: reversible ways to write a string value in a trace, so that characters can line up with tokens.
+"""String encodings: reversible ways to write strings, to line characters up with tokens.
 
-To add an encoding, register a function in ENCODINGS: it gives the Python value whose repr is written in place of the string's. What a
-model wrote is never decoded: it is compared with the true value as written, whose type is known.
+A trace has the repr of an encoding's result. Model output is compared with the encoded truth, never decoded.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _CONTAINERS = frozenset({"list", "tuple", "dict", "set", "frozenset"})
 
 
 class Piece(NamedTuple):
-    """A run of a value's text; `string` is true for the text of a string."""
+    """A run of a value's text; `string`: it belongs to a string."""
 
     text: str
     string: bool
@@ -47,10 +46,7 @@ class Piece(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def pieces(value: Value, encoding: str) -> tuple[Piece, ...]:
-    """The value's text under the encoding, cut at its strings: those it is, or holds inside built-in containers.
-
-    The text is what goes between the quotes of the trace's JSON, that is, already JSON-escaped.
-    """
+    """Encode a value's text and cut it at its strings, JSON-escaped without quotes."""
     text = value.text
     if value.is_string:
         return (Piece(escape(_encoded(text, encoding)), True),)
@@ -66,13 +62,13 @@ def pieces(value: Value, encoding: str) -> tuple[Piece, ...]:
 
 @lru_cache(maxsize=100_000)
 def source_pieces(source: str) -> tuple[Piece, ...]:
-    """Source text cut at its one-line string literals, which are string values too; docstrings and comments are not."""
-    return tuple(_cut(source, (found for found in _SOURCE.finditer(source) if found.lastgroup == "literal")))
+    """Cut source text at its one-line string literals."""
+    return tuple(_cut(source, (match for match in _SOURCE.finditer(source) if match.lastgroup == "literal")))
 
 
 @lru_cache(maxsize=100_000)
 def encoded_source(source: str, encoding: str) -> str:
-    """Source text with its one-line string literals under an encoding; those with a prefix (`f""`, `b""`) stay."""
+    """Encode the one-line string literals of source text that have no prefix."""
     written = ""
     for piece in source_pieces(source):
         prefixed = written[-1:].isalnum() or written[-1:] == "_"
@@ -92,7 +88,7 @@ def _cut(text: str, literals: Iterable[re.Match[str]]) -> Iterator[Piece]:
 
 
 def escape(text: str) -> str:
-    """JSON's escaping of a string, without the quotes."""
+    """Escape a string as JSON does, without the quotes."""
     return encode_basestring_ascii(text)[1:-1]
 
 
@@ -101,6 +97,6 @@ def _encoded(literal: str, encoding: str) -> str:
         return literal
     try:
         text = ast.literal_eval(literal)
-    except (ValueError, SyntaxError):  # a program's own class is called `str` or `list`, and its repr is no literal
+    except (ValueError, SyntaxError):  # a class of the program is called `str` or `list`: its repr is no literal
         return literal
     return repr(ENCODINGS[encoding](text)) if isinstance(text, str) else literal

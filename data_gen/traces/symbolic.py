@@ -1,6 +1,6 @@
-"""The `symbolic` format, the classic state-tracking form: one token per variable, value and command; every span is one token.
+"""The `symbolic` format: each variable, value and command is one token.
 
-A reveal is a query (the variable's name, a QUERY) answered by a value (STATE).
+A state is a query (the variable's name) answered by a value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from remedy.data_gen.traces.string_encodings import pieces
 
 
 class Symbolic(Format):
-    """Commands of a session, or the executed lines of a program, as symbols."""
+    """Commands of a session, or a program's executed lines, as symbols."""
 
     one_token = True
     session = True

@@ -1,7 +1,6 @@
-"""Compares values that are known by their text alone.
+"""Comparison of values by their text.
 
-The text may be a model's output, which is data: it is parsed as a literal, never run. The time is linear in the texts, but for
-sorting the members of sets and dicts: nothing is hashed whose hashes could be made to collide.
+Model output is parsed as a literal, never run, in linear time but for sorting. No hashes are used, which could be made to collide.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ import ast
 import re
 import warnings
 
-# What literals of built-in values are made of, without strings in triple quotes, which no repr has and under which others could hide.
-# ast.parse takes quadratic time for some other texts (f-strings). Every repetition is possessive: nothing is read twice.
+# The parts of built-in literals, without triple quotes, which no repr has and which could hide other strings. All else is refused
+# because ast.parse takes quadratic time for some texts (f-strings). Every repetition is possessive: nothing is read twice.
 _LITERAL = re.compile(
     r"""(?:[\s,:(){}\[\]+\-]
     | \.?[0-9][\w.]*+
@@ -25,10 +24,10 @@ _LITERAL = re.compile(
 
 
 def same_value(left: str, right: str) -> bool:
-    """Say if two reprs stand for equal values: as literals where both are, else as text.
+    """Say if two reprs stand for equal values: as literals if both are, else as text.
 
-    Equality is Python's, as in the benchmarks' own assertions: `1 == True == 1.0`, sets and dicts have no order, lists and tuples
-    differ. What is no literal, as `nan` or an object's repr, equals its own text only.
+    Equality is Python's: `1 == True == 1.0`, sets and dicts have no order, lists and tuples differ. `nan` and reprs of objects are no
+    literals.
     """
     if left == right:
         return True
@@ -37,12 +36,12 @@ def same_value(left: str, right: str) -> bool:
 
 
 def _canonical(text: str) -> str | None:
-    """One text for all literals of one value; None for what is no literal."""
+    """Return one text for all literals of a value, or None."""
     if not _LITERAL.fullmatch(text):
         return None
     try:
         with warnings.catch_warnings():
-            # About a model's output, which a warning would be no news of: `1in`, `'\d'`.
+            # Model output such as `1in` or `'\d'` is no news to the user.
             warnings.simplefilter("ignore", SyntaxWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
             return _written(ast.parse(text.lstrip(" \t"), mode="eval").body)
@@ -51,9 +50,10 @@ def _canonical(text: str) -> str | None:
 
 
 def _written(node: ast.expr) -> str:
-    """The canonical text of a literal's syntax tree. Raises ValueError, TypeError or OverflowError for any other tree.
+    """Write a literal's syntax tree canonically; members of sets and keys may be lists.
 
-    Members of sets and keys may be lists: so strings are written in some encodings.
+    Raises:
+        ValueError, TypeError, OverflowError: it is no literal.
     """
     match node:
         case ast.Tuple(elts=members):
@@ -63,8 +63,8 @@ def _written(node: ast.expr) -> str:
         case ast.Set(elts=members):
             return f"{{{','.join(sorted(set(map(_written, members))))}}}"
         case ast.Dict(keys=keys, values=values):
-            found = {_written(key): _written(value) for key, value in zip(keys, values) if key is not None}
-            return f"{{{','.join(f'{key}:{found[key]}' for key in sorted(found))}}}"
+            items = {_written(key): _written(value) for key, value in zip(keys, values) if key is not None}
+            return f"{{{','.join(f'{key}:{items[key]}' for key in sorted(items))}}}"
     leaf = ast.literal_eval(node)
     return _number(leaf) if isinstance(leaf, int | float | complex) else repr(leaf)
 

@@ -1,6 +1,6 @@
-"""Sequence mixers: what lets a token see those before it.
+"""Sequence mixers, which let a token see those before it.
 
-To add one, write a subclass of `Mixer` in a file of its own, with `@MIXERS.register(name)`, and import the file here.
+To add one, write a subclass of `Mixer` in a file here, with `@MIXERS.register(name)`, and import it below.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ __all__ = ["MIXERS", "Mixer", "describe_kernels", "find_kernels", "kernels_of"]
 
 
 def find_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> None:
-    """Try the kernels of a decoder's mixers on a GPU, in the precision of its projections; elsewhere do nothing.
+    """Try the kernels of a decoder's mixers on a GPU; elsewhere do nothing.
 
-    On every process, after its device is chosen and before anything is compiled or run; what was not tried takes the reference.
+    Call it in every process, after its device is chosen and before anything is compiled or run. Untried operations take the reference.
     """
     if device.type == "cuda":
         try_kernels((use for layer in layers for use in _uses(layer)), device, dtype)
 
 
 def describe_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> str:
-    """One line: what computes each mixer of a decoder, and why not a kernel where none does."""
+    """Describe in one line what computes each mixer, and why no kernel does."""
     return "; ".join(f"{name}: {path}" for name, path in kernels_of(layers, device, dtype).items())
 
 
 def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> dict[str, str]:
-    """By mixer, what computes each of its operations, and why not a kernel where none does."""
+    """Return by mixer what computes its operations, and why no kernel does."""
     names = {mixer: name for name, mixer in MIXERS.items()}
-    found: dict[str, dict[str, None]] = {}  # mixers of one name may differ in their widths
+    paths_of: dict[str, dict[str, None]] = {}  # mixers of one name may differ in their widths
     for layer in layers:
         parts = [f"{use.operation} by {_path(use, device, dtype)}" for use in _uses(layer)]
-        found.setdefault(names[type(layer)], {})[", ".join(parts) or layer.own_path(device, dtype)] = None
-    return {name: "; ".join(paths) for name, paths in found.items()}
+        paths_of.setdefault(names[type(layer)], {})[", ".join(parts) or layer.own_path(device, dtype)] = None
+    return {name: "; ".join(paths) for name, paths in paths_of.items()}
 
 
 def _uses(mixer: Mixer) -> Iterator[Use]:
-    """List the operations of the mixer, and of a convolution in it."""
+    """Yield the operations of a mixer and of its convolution."""
     yield from mixer.operations()
     for part in mixer.children():
         if isinstance(part, ShortConvolution):
@@ -61,7 +61,7 @@ def _path(use: Use, device: torch.device, dtype: torch.dtype) -> str:
 
 
 def _version(package: str) -> str:
-    """Find the version of an installed package, where it is known by the same name on PyPI or by another."""
+    """Return the version of an installed package, which PyPI may know by another name."""
     try:
         return f" {version({'fla': 'flash-linear-attention'}.get(package, package))}"
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Causal softmax attention through PyTorch's scaled-dot-product attention: over all earlier tokens or a window of them."""
+"""Causal softmax attention over all earlier tokens or a window of them."""
 
 from __future__ import annotations
 
@@ -83,28 +83,28 @@ class Attention(Mixer):
         return self.out_proj(self._attend(q, k, v, cache).transpose(1, 2).reshape(batch, steps, width))
 
     def state_floats(self) -> tuple[int, int]:
-        """Keys and values: of a full window, or of every token."""
+        """Count keys and values of a full window, or of every token."""
         per_token = 2 * self.heads * self.head_dim
         return (0, per_token) if self.window is None else (self.window * per_token, 0)
 
     def sequence_flops(self) -> tuple[float, float]:
-        """A product and an addition for each number in the keys and values, as Chowdhery et al., "PaLM", 2022, count them."""
+        """Count a product and an addition for each number in keys and values (Chowdhery et al., "PaLM", 2022)."""
         fixed, per_token = self.state_floats()
         return 2.0 * fixed, 2.0 * per_token
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, cache: MixerCache | None) -> Tensor:
-        """The values that queries (B, H, T, K) find among as many keys or more, the last of which are their own; (B, H, T, K)."""
-        steps, kept = q.shape[2], k.shape[2] - q.shape[2]
+        """Attend queries (B, H, T, K) to as many keys or more, the last of which are their own; (B, H, T, K)."""
+        steps, earlier = q.shape[2], k.shape[2] - q.shape[2]
         padded = cache is not None and cache.padding is not None
-        if self.window is not None and steps > BLOCKS * self.window and not kept and not padded:
+        if self.window is not None and steps > BLOCKS * self.window and not earlier and not padded:
             return windowed_attention(q, k, v, self.window)
-        mask = self._mask(kept, steps, cache, q.device)
+        mask = self._mask(earlier, steps, cache, q.device)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and steps > 1)
 
     def _mask(self, kept: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
-        """Mark the `kept` earlier and the new keys (columns) that each new token (row) sees; None: all up to itself.
+        """Mark the keys (columns), `kept` earlier and new ones, that each new token sees; None: all up to itself.
 
-        (T, S), or (B, 1, T, S) where rows of different lengths are in one batch, whose keys begin with padding.
+        (T, S), or (B, 1, T, S) with rows of different lengths, whose keys begin with padding.
         """
         narrow = self.window is not None and kept + steps > self.window
         padding = cache.padding if cache is not None else None
@@ -119,7 +119,7 @@ class Attention(Mixer):
         return mask & (places >= padding.to(device)[:, None])[:, None, None]
 
     def _angles(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of every token's angles: (T, K / 2) of positions (T,), (B, 1, T, K / 2) of (B, T)."""
+        """Return cosine and sine of the tokens' angles: (T, K / 2), or (B, 1, T, K / 2) of positions (B, T)."""
         half = self.head_dim // 2
         frequencies = self.theta ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
         places = positions if positions.ndim == 1 else positions[:, None]
@@ -128,7 +128,7 @@ class Attention(Mixer):
 
 
 def of_layer(chosen: T | list[T] | tuple[T, ...], layer: int) -> T:
-    """A layer's window or positions: one for all, or of a list that is repeated over the layers."""
+    """Return a layer's window or positions: one for all, or from a list repeated over the layers."""
     return chosen[layer % len(chosen)] if isinstance(chosen, (list, tuple)) else chosen
 
 
@@ -138,10 +138,9 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def windowed_attention(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    """Causal softmax attention of q, k, v (B, H, T, K) in which a token sees itself and the `window - 1` before it; (B, H, T, K).
+    """Attend causally within a window: q, k, v (B, H, T, K); a token sees itself and the `window - 1` before it.
 
-    The sequence is cut into blocks of `window` tokens, each of which sees itself and the block before: up to rounding what a mask of
-    (T, T) gives (Beltagy, Peters & Cohan, "Longformer", 2020, section 3.2, by "sliding chunks").
+    Blocks of `window` tokens see themselves and the block before (Beltagy, Peters & Cohan, "Longformer", 2020, section 3.2).
     """
     batch, heads, steps = q.shape[:3]
     blocks = -(-steps // window)

@@ -1,4 +1,4 @@
-"""Sequence mixers: their interface and their registry."""
+"""Interface and registry of sequence mixers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:  # settings are checked against the mixers, and need not wait 
 class Mixer(nn.Module):
     """A module `(x: (B, T, D), cache) -> (B, T, D)` that lets a token see those before it.
 
-    Without a cache it runs in its parallel form over the whole sequence; with one it starts from, and leaves behind, its state in
-    the cache's layer, and reads one token at a time after the first call. Its own parameters must stand for (B, T, ...) by
-    broadcasting, since those of stacked models come as (B, 1, ...) (`stacked.py`).
+    Without a cache it runs in parallel. With one it continues from the state in the cache's layer, after the first call one token at
+    a time. Its own parameters must broadcast over (B, T, ...): those of stacked models come as (B, 1, ...) (`stacked.py`).
     """
 
     uses: ClassVar[frozenset[str]] = frozenset()
@@ -44,7 +43,7 @@ class Mixer(nn.Module):
     """How many tokens it sees at most, if that is less than all: its operations and its state are those of so many."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        """`layer`: its number in the decoder, under which the cache holds its state."""
+        """Make the mixer of a layer, under whose number the cache holds its state."""
         super().__init__()
         self.layer = layer
 
@@ -53,44 +52,44 @@ class Mixer(nn.Module):
 
     @classmethod
     def setting(cls, config: DecoderConfig, key: str) -> Any:
-        """The configured value, or where that is null the published one."""
+        """Return the configured value, or the published one."""
         value = getattr(config, key)
         return cls.published[key] if value is None else value
 
     @classmethod
     def eigenvalue_range(cls, chosen: str | None) -> str | None:
-        """The configured range or the mixer's own; None for mixers without the switch."""
+        """Return the configured range or the mixer's own; None without the switch."""
         return (chosen or cls.eigenvalues) if cls.eigenvalues is not None else None
 
     def initialised(self) -> list[nn.Module]:
-        """Linear layers whose initialisation is its authors' and belongs to it, which `initializer_range` leaves alone."""
+        """List linear layers that `initializer_range` leaves as the authors initialise them."""
         return []
 
     def operations(self) -> list[Use]:
-        """Name what kernels of other packages may compute of it, beside a short convolution; without any it is PyTorch's own."""
+        """List what kernels of other packages may compute, beside a short convolution."""
         return []
 
     def own_path(self, device: torch.device, dtype: torch.dtype) -> str:
-        """Name what computes it where it has no operations."""
+        """Name what computes a mixer without such operations."""
         return "PyTorch's own"
 
     def state_floats(self) -> tuple[int, int]:
-        """Numbers it carries from token to token for one sequence: always, and more for each token read.
+        """Count the numbers it carries for one sequence: fixed, and for each token read.
 
-        The few tokens that a short convolution sees are not counted.
+        A short convolution's few tokens are not counted.
         """
         return 0, 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Forward operations beside products with weights: per token, and per token and token of the sequence's length."""
+        """Count a token's operations beside products with weights: fixed, and for each token of the sequence."""
         return 0.0, 0.0
 
     def read_state(self, cache: MixerCache | None) -> Tensor | None:
-        """The recurrent state that an earlier call left in the cache, batch first."""
+        """Return the recurrent state of an earlier call, batch first, or None."""
         return cache.get_recurrent_state(self.layer) if cache is not None else None
 
     def write_state(self, cache: MixerCache | None, state: Tensor) -> None:
-        """Leave a recurrent state for the next call."""
+        """Store a recurrent state for the next call."""
         if cache is not None:
             cache.update_recurrent_state(state, self.layer)
 
@@ -99,8 +98,7 @@ MIXERS: Registry[type[Mixer]] = Registry("mixer")
 
 
 def in_chunks(most: int, dim: int, *tensors: Tensor | None) -> list[Any]:
-    """Tensors with T steps along `dim` as (..., chunks, S, ...), in as few chunks of at most `most` steps as hold them: all alike, so
-    that the last one is padded little, with zeros."""
+    """Cut T steps along `dim` into the fewest equal chunks of at most `most`, (..., chunks, S, ...), padded with zeros."""
     steps = next(x.shape[dim] for x in tensors if x is not None)
     size = -(-steps // max(1, -(-steps // most))) or 1
     padding = -steps % size

@@ -1,22 +1,20 @@
-"""The delta-rule family: DeltaNet, Gated DeltaNet and DeltaProduct are one module with another transition; and the rule itself, as
-the recurrence that defines it and in chunked parallel form.
+"""The delta-rule family, DeltaNet, Gated DeltaNet and DeltaProduct, and the rule as a recurrence and in chunked parallel form.
 
     S_t = a_t S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T,    o_t = S_t q_t
 
 DeltaNet (Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight programmers", 2021; chunks as in Yang et al.,
 "Parallelizing linear Transformers with the delta rule over sequence length", 2024, section 3) has one generalised Householder
-matrix a token. Gated DeltaNet lets it decay, a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct
-takes n steps of the rule for a token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025): a
-product of n reflections is any permutation of n + 1 things. With beta in (0, 1) the eigenvalues of the transition lie in [0, a];
-with beta in (0, 2), in [-a, a] (Grazzi et al., 2024), which lets one step be a reflection: a swap.
+matrix a token. In Gated DeltaNet it decays, a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct
+takes n steps of the rule a token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025): n
+reflections make any permutation of n + 1 things. With beta in (0, 1) the transition's eigenvalues lie in [0, a]; with beta in
+(0, 2), in [-a, a] (Grazzi et al., 2024), where one step can be a reflection: a swap.
 
-Output gates and the width of values are by default as in flash-linear-attention (`fla/layers`: delta_net, gated_deltanet,
-gated_deltaproduct). Three things differ from there, in all three: keys are as wide as the model (Gated DeltaNet's authors take
-3/4), the convolution and the projection to beta have biases, and queries are not scaled, which the norm on the output undoes.
-DeltaProduct has no decay here (there it is an option, on by default).
+Output gates and the width of values are as in flash-linear-attention (`fla/layers`: delta_net, gated_deltanet,
+gated_deltaproduct), but keys are as wide as the model (Gated DeltaNet's authors take 3/4), the convolution and the projection to
+beta have biases, queries are not scaled, which the output norm undoes, and DeltaProduct has no decay (there an option, on by default).
 
-Letters are the papers': `q`, `k` and `v` queries, keys and values, `beta` how much of a value is written, `g` the logarithm of the
-decay. In shapes B is the batch, H heads, T time, K and V a head's key and value channels.
+Letters are the papers': `q`, `k`, `v`, `beta` how much of a value is written, `g` the logarithm of the decay. Shapes: B batch, H heads,
+T time, K and V a head's key and value channels.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ CHUNK = 32
 def delta_rule_recurrent(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None = None, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The defining recurrence, one step at a time: q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T).
+    """Compute the defining recurrence: q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T).
 
     `state` is S transposed, (B, H, K, V). Returns outputs (B, H, T, V) and the final state.
     """
@@ -71,7 +69,7 @@ def delta_rule_chunked(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """The same function, parallel inside chunks: a triangular solve per chunk, then a short loop over chunks.
+    """Compute the same in parallel inside chunks: a triangular solve per chunk, then a loop over chunks.
 
     With c_t the decay from the chunk's start to t and D_ts = c_t / c_s, the corrected values u of a chunk satisfy
     (I + tril(diag(beta) (K K^T * D), -1)) u = diag(beta) (V - diag(c) K S_0).
@@ -103,9 +101,9 @@ def delta_rule_chunked(
     # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
     chunks = zip(*(x.unbind(2) for x in (q, within, u, w, to_end)))
     decays = [None] * q.shape[2] if over is None else over.unbind(2)
-    for (query, inside, values, known, keys), decay in zip(chunks, decays):
-        corrected = values - known @ state
-        outputs.append(query @ state + inside @ corrected)
+    for (query, scores, values, of_state, keys), decay in zip(chunks, decays):
+        corrected = values - of_state @ state
+        outputs.append(query @ state + scores @ corrected)
         state = (state if decay is None else decay * state) + keys.transpose(-1, -2) @ corrected
     return torch.cat(outputs, dim=2)[:, :, :steps], state
 
@@ -113,10 +111,10 @@ def delta_rule_chunked(
 def delta_rule(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The fastest form for these inputs on this machine, n >= 1 steps of the rule for each token.
+    """Compute n >= 1 steps of the rule a token in the fastest form for these inputs.
 
-    q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V). Returns outputs
-    (B, H, T, V) and the final state in float32. The precision of `v` is that in which a kernel computes; without one it is float32.
+    q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V). Returns outputs and the final
+    state in float32. Kernels compute in the precision of `v`.
     """
     fast = kernel("delta_rule", v.dtype, q, k, v, beta, g, state)
     if fast is not None:
@@ -137,7 +135,7 @@ def _reference(
 def _every_step(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Every step as a token of its own; a token's decay belongs to its first."""
+    """Make every step a token of its own; a token's decay belongs to its first."""
     n = k.shape[2] // q.shape[2]
     if n > 1:
         q = q.repeat_interleave(n, dim=2)
@@ -146,10 +144,9 @@ def _every_step(
 
 
 def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As kernels of flash-linear-attention take them: time before heads, q and k in v's precision, beta in float32.
+    """Convert for flash-linear-attention: time before heads, q and k in v's precision, beta in float32.
 
-    Rounding changes a key's length, and with it the eigenvalue 1 - beta |k|^2 of the transition, always the same way for the same
-    token; beta is corrected for that.
+    Rounding changes a key's length, and with it the eigenvalue 1 - beta |k|^2, always alike for the same token: beta corrects that.
     """
     rounded = k.to(v.dtype)
     if rounded.dtype != k.dtype:
@@ -162,7 +159,7 @@ def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Ten
 
 
 def _product(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """n steps a token in one kernel, which makes T outputs."""
+    """Call a kernel of n steps a token, with T outputs."""
     n = k.shape[2] // q.shape[2]
     query, key, value, written = _rounded(q, k, v, beta)
     decay = g.transpose(1, 2).contiguous() if g is not None else None
@@ -179,7 +176,7 @@ def _plain(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: 
 
 
 def _decaying(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """With g = 0 it is the plain rule, which has no kernel in float32."""
+    """Call the gated kernel; with g = 0 it is the plain rule, which has no kernel in float32."""
     n = k.shape[2] // q.shape[2]
     q, k, v, beta, g = _every_step(q, k, v, beta, g)
     query, key, value, written = _rounded(q, k, v, beta)
@@ -198,7 +195,7 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state
 
 
 def _example(draw: Draw, keys: int, values: int, n: int, gated: int) -> tuple[Any, ...]:
-    """Two chunks of the kernels; keys and queries normalised and in float32, as the mixers give them."""
+    """Draw two chunks of the kernels, keys and queries normalised and in float32 as from the mixers."""
     q, k = (
         F.normalize(draw.normal(1, 2, steps, keys, dtype=torch.float32), dim=-1)
         for steps in (STEPS // n, STEPS // n * n)
@@ -223,16 +220,15 @@ OPERATIONS["delta_rule"] = Operation(
 )
 
 
+# How far the sigmoid of `closed` eigenvalues overshoots either end before it is clipped ("hard concrete", Louizos, Welling & Kingma,
+# 2018): a sigmoid alone never reaches them. Their gates leave an end by noise; here the gradient passes as if unclipped
+# (straight through: Bengio, Leonard & Courville, 2013).
 OVERHANG = 0.01
-"""How far the sigmoid of `closed` eigenvalues reaches over either end, where it is clipped (as the "hard concrete" distribution of
-Louizos, Welling & Kingma, 2018): a sigmoid alone only comes near them. Their gates come back from an end by noise; here the gradient
-goes on as if nothing had been clipped (straight through: Bengio, Leonard & Courville, 2013)."""
 
 
 @MIXERS.register("deltanet")
 class DeltaNet(Mixer):
-    """Short convolution, L2-normalised keys and queries, the delta rule, a per-head RMSNorm on the output, and where there is an
-    output gate its SiLU times that."""
+    """Short convolution, normalised keys and queries, delta rule, per-head output RMSNorm and optional SiLU gate."""
 
     uses = frozenset({"num_attention_heads", "eigenvalues", "short_convolution"})
     published = {"short_convolution": True}
@@ -299,7 +295,7 @@ class DeltaNet(Mixer):
         return self.heads * self.head_dims[0] * self.head_dims[1], 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """For each number of the state: what the key holds and its correction (2 each) a Householder step, one decay, an output (2)."""
+        """Count per number of the state: reading and correction (2 each) a step, a decay, an output (2)."""
         return (4.0 * self.num_householder + self.gated + 2.0) * self.state_floats()[0], 0.0
 
     def _beta(self, x: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
-"""State-space mixers: Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024), with the eigenvalues of their transition in (0, 1), as
-published, or in (-1, 1): a becomes 2a - 1 (Grazzi et al., "Unlocking state-tracking in linear RNNs through negative eigenvalues",
-2024)."""
+"""State-space mixers: Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024).
+
+Eigenvalues of the transition are in (0, 1) as published, or in (-1, 1): a becomes 2a - 1 (Grazzi et al., "Unlocking state-tracking in
+linear RNNs through negative eigenvalues", 2024).
+"""
 
 from __future__ import annotations
 
@@ -71,13 +73,13 @@ class Mamba(Mixer):
         return self.A_log.numel(), 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """For each number of the state: step a, its exponential's product with the state, an input and its sum, an output (2)."""
+        """Count per number of the state: step a, its exponential's product, an input and its sum, an output (2)."""
         return 6.0 * self.state_floats()[0], 0.0
 
 
 @MIXERS.register("mamba2")
 class Mamba2(Mixer):
-    """State-space duality: one transition per head, the same for all of its channels."""
+    """State-space duality: one transition for all channels of a head."""
 
     uses = frozenset({"num_attention_heads", "eigenvalues", "state_size"})
     published = {"state_size": 128}
@@ -117,11 +119,11 @@ class Mamba2(Mixer):
         return self.sizes[0] * self.sizes[-1], 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """For each number of the state: decay, an input and its sum, an output (2); a step's decay is one number a head."""
+        """Count per number of the state: decay, an input and its sum, an output (2)."""
         return 5.0 * self.state_floats()[0], 0.0
 
 
 def step_bias(count: int) -> Tensor:
-    """Biases whose softplus is spread evenly, in its logarithm, between 0.001 and 0.1."""
+    """Draw biases whose softplus is spread log-uniformly between 0.001 and 0.1."""
     step = torch.exp(torch.rand(count) * math.log(100) + math.log(0.001))
     return step + torch.log(-torch.expm1(-step))

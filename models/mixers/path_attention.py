@@ -1,13 +1,13 @@
-"""PaTH attention: a softmax whose positions are what the tokens between a key and a query do to it, a chunk of queries at a time.
+"""PaTH attention: a softmax whose positions are what the tokens between a key and a query do to it.
 
     y_i = sum_j softmax_j(k_j^T H_{j+1} ... H_i q_i / sqrt(K)) v_j,    H_t = I - beta_t w_t w_t^T
 
-Yang et al., "PaTH attention: position encoding via accumulating Householder transformations", 2025 (arXiv 2505.16381). A key that is
-multiplied by each H_t when token t is read, k_j^T H_{j+1} ... H_i, is met by queries as they are: so a sequence goes on from its keys
-and values, and an ordinary softmax. Inside a chunk products of H are one triangular system, as of the delta rule (UT transform;
-sections 3.2 and 3.3). With beta in (0, 2) no product is longer than 1.
+Yang et al., "PaTH attention: position encoding via accumulating Householder transformations", 2025 (arXiv 2505.16381). A key
+multiplied by H_t when token t is read, k_j^T H_{j+1} ... H_i, meets queries unchanged: a sequence goes on from its keys and values
+with an ordinary softmax. Inside a chunk, products of H are one triangular system (UT transform; sections 3.2 and 3.3). With beta in
+(0, 2) no product has a norm above 1.
 
-In shapes B is the batch, H heads, T time, P earlier tokens, K and V a head's key and value channels, S a chunk's length.
+Shapes: B batch, H heads, T time, P earlier tokens, K and V a head's key and value channels, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -40,14 +40,12 @@ WINDOW = 3
 
 @MIXERS.register("path_attention")
 class PaTHAttention(Mixer):
-    """Attention without positions whose keys are turned by every later token (Yang et al., "PaTH attention", 2025, arXiv 2505.16381).
+    """Attention without positions, whose keys every later token turns (Yang et al., 2025, arXiv 2505.16381).
 
-    A token's matrix I - beta w w^T lies along a line w of low rank, after a convolution over three tokens and of length 1 in each
-    head, as in flash-linear-attention (`fla/layers/path_attn.py`). beta is in (0, 2), as published, or with `eigenvalues` positive in
-    (0, 1), where no token can be a reflection. A query meets earlier keys as its own token has turned them.
-
-    The convolution has a bias, which is the only difference from there. The forget gate of PaTH-FoX is left out. There is no window:
-    past keys keep what the tokens between did to them, so that one that forgets them would have to keep these products.
+    A token's matrix I - beta w w^T has a low-rank line w, convolved over three tokens and normalised in each head, as in
+    flash-linear-attention (`fla/layers/path_attn.py`), but with a bias in the convolution. beta is in (0, 2) as published, or with
+    `eigenvalues` positive in (0, 1), where no token is a reflection. The forget gate of PaTH-FoX is left out. There is no window: past
+    keys keep what the tokens between did to them, which a window would have to keep too.
     """
 
     uses = frozenset({"num_attention_heads", "eigenvalues"})
@@ -90,7 +88,7 @@ class PaTHAttention(Mixer):
         return 0, 2 * self.heads * self.head_dim
 
     def sequence_flops(self) -> tuple[float, float]:
-        """As attention's for keys and values; and every earlier key is turned: how far it lies along w, and what that takes away."""
+        """Count as attention for keys and values, and the turning of every earlier key along w."""
         return 0.0, 2.0 * self.state_floats()[1] + 4.0 * self.heads * self.head_dim
 
 
@@ -105,10 +103,10 @@ def attend_chunked(
     real: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """q, k, w (B, H, T, K), v (B, H, T, V), beta (B, H, T); w of length 1.
+    """Attend in chunks: q, k, w (B, H, T, K), w of length 1, v (B, H, T, V), beta (B, H, T).
 
-    `keys` (B, H, P, K) and `values` (B, H, P, V) are of earlier tokens, keys as these left them; `real` (B, 1, 1, P): which of them are
-    tokens and no padding, by default all. Returns outputs (B, H, T, V) and all keys (B, H, P + T, K) as they are after the last token.
+    `keys` (B, H, P, K), as earlier tokens left them, and `values` (B, H, P, V); `real` (B, 1, 1, P): which are no padding, by default
+    all. Returns outputs (B, H, T, V) and all keys (B, H, P + T, K) after the last token.
 
     With L = (I + tril(diag(beta) W W^T, -1))^-1 of a chunk, H_1 ... H_i q_i is the row i of Q - tril(Q W^T) L diag(beta) W, and
     k_j^T H_{j+1} ... H_i q_i the element (i, j) of tril(Q K^T) - tril(Q W^T) L tril(diag(beta) W K^T, -1).
@@ -117,17 +115,19 @@ def attend_chunked(
     past = 0 if keys is None else keys.shape[2]
     # (B, H, chunks, S, K), padded: nothing is turned; what they read is dropped, and nobody reads them.
     q, k, v, w, beta = in_chunks(chunk, 2, q * width**-0.5, k, v, w, beta)
-    everything, size = v.flatten(2, 3), k.shape[3]
-    everything = everything if values is None else torch.cat([values, everything], 2)
-    known = beta[..., None] * w
+    all_values, size = v.flatten(2, 3), k.shape[3]
+    all_values = all_values if values is None else torch.cat([values, all_values], 2)
+    scaled_lines = beta[..., None] * w
 
     until = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()
     before = until.tril(-1)
-    right = torch.cat([known, known @ k.transpose(-1, -2) * before], -1)
-    turned = torch.linalg.solve_triangular(known @ w.transpose(-1, -2) * before, right, upper=False, unitriangular=True)
+    right = torch.cat([scaled_lines, scaled_lines @ k.transpose(-1, -2) * before], -1)
+    turned = torch.linalg.solve_triangular(
+        scaled_lines @ w.transpose(-1, -2) * before, right, upper=False, unitriangular=True
+    )
     over, inside = turned.split([width, size], -1)  # L diag(beta) W, and L tril(diag(beta) W K^T, -1)
     by_path = q @ w.transpose(-1, -2) * until
-    own = (q @ k.transpose(-1, -2) - by_path @ inside).masked_fill(until == 0, float("-inf"))
+    own_scores = (q @ k.transpose(-1, -2) - by_path @ inside).masked_fill(until == 0, float("-inf"))
     from_start = q - by_path @ over
     at_end = k - inside.transpose(-1, -2) @ w
 
@@ -135,13 +135,13 @@ def attend_chunked(
         keys = k.new_zeros(*k.shape[:2], 0, width)
     outputs = []
     # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
-    for number, parts in enumerate(zip(*(x.unbind(2) for x in (from_start, own, over, w, at_end)))):
+    for number, parts in enumerate(zip(*(x.unbind(2) for x in (from_start, own_scores, over, w, at_end)))):
         query, scores, over_chunk, lines, new = parts
         earlier = query @ keys.transpose(-1, -2)
         if real is not None:
             earlier = torch.cat([earlier[..., :past].masked_fill(~real, float("-inf")), earlier[..., past:]], -1)
         weights = torch.cat([earlier, scores], -1).softmax(-1)
-        outputs.append(weights @ everything[:, :, : past + (number + 1) * size])
+        outputs.append(weights @ all_values[:, :, : past + (number + 1) * size])
         keys = torch.cat([keys - (keys @ over_chunk.transpose(-1, -2)) @ lines, new], 2)
     return torch.cat(outputs, 2)[:, :, :steps], keys[:, :, : past + steps]
 
@@ -156,10 +156,9 @@ def attend(
     values: Tensor | None = None,
     real: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The fastest form for these inputs on this machine, shapes as in `attend_chunked`.
+    """Attend in the fastest form for these inputs, shapes as in `attend_chunked`.
 
-    Returns outputs (B, H, T, V), in float32 where no kernel computes them, and keys (B, H, P + T, K) in float32: keys that are turned
-    anew with every token would add up the errors of half precision.
+    Returns outputs, in float32 without a kernel, and keys in float32: turned anew with every token, they would add up rounding errors.
     """
     fast = kernel("path_attention", v.dtype, q, k, v, w, beta, keys, values, real)
     if fast is not None:
@@ -171,8 +170,10 @@ def attend(
 def _parallel(
     function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
-    """Time before heads, w and beta in float32; keys come back as k's. Between chunks the kernel has w in float16 whatever is asked of
-    it, so that in float32 wide heads are too far from the reference."""
+    """Call the kernel: time before heads, w and beta in float32; keys come back in k's precision.
+
+    Between chunks it always has w in float16, so in float32 wide heads are too far from the reference.
+    """
     q, k, v = (x.to(v.dtype).transpose(1, 2).contiguous() for x in (q, k, v))
     w, beta = (x.float().transpose(1, 2).contiguous() for x in (w, beta))
     y, keys = function(q, k, v, w, beta, use_cache=True)
@@ -180,12 +181,12 @@ def _parallel(
 
 
 def _fits(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, keys: Any, values: Any, real: Any) -> bool:
-    """From the start alone: the kernel takes no keys of earlier tokens."""
+    """Say if the kernel fits: it takes no earlier keys."""
     return q.shape[2] > 1 and keys is None and q.shape[-1] in WIDTHS and v.shape[-1] in WIDTHS
 
 
 def _example(draw: Draw, width: int) -> tuple[Any, ...]:
-    """Two chunks of the kernel; w normalised and in float32, as the mixer gives it."""
+    """Draw two chunks of the kernel, w normalised and in float32 as from the mixer."""
     q, k, v = (draw.normal(1, 1, STEPS, width) for _ in range(3))
     w = F.normalize(draw.normal(1, 1, STEPS, width, dtype=torch.float32), dim=-1)
     return q, k, v, w, 2 * draw.uniform(1, 1, STEPS), None, None, None

@@ -1,4 +1,4 @@
-"""The classic gated recurrences, through PyTorch's own modules."""
+"""The classic gated recurrences, through PyTorch's modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CUDNN_WITH_BF16 = 91300
 
 
 class Recurrent(Mixer):
-    """A recurrent module of PyTorch's, with so many vectors of state, and an output projection."""
+    """A recurrent PyTorch module with `states` state vectors, and an output projection."""
 
     kind: ClassVar[type[nn.GRU] | type[nn.LSTM]]
     states: ClassVar[int]
@@ -38,7 +38,7 @@ class Recurrent(Mixer):
         return f"PyTorch's own, under autocast in float32 (cuDNN {torch.backends.cudnn.version()} has none in bf16)"
 
     def run(self, x: Tensor, state: Any) -> Any:
-        """Outputs and last state of the module: under autocast to bfloat16 in float32 if cuDNN has none in bfloat16."""
+        """Run the module; under bfloat16 autocast in float32 if cuDNN lacks bfloat16."""
         kind = x.device.type
         if kind != "cuda" or not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
             return self.rnn(x, state)

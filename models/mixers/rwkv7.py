@@ -1,14 +1,13 @@
-"""RWKV-7's time mixing, and the generalised delta rule that its state follows.
+"""RWKV-7's time mixing, and the generalised delta rule of its state.
 
     S_t = diag(w_t) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T,    o_t = S_t^T r_t
 
-Peng et al., "RWKV-7 Goose with expressive dynamic state evolution", 2025 (arXiv 2503.14456): its wkv is S transposed, and with
-a = -kappa and b = kappa * alpha for a removal key kappa of length 1 and an in-context learning rate alpha of every channel, its
-transition is diag(w) - kappa^T (alpha * kappa). As the delta rule it is solved chunk by chunk through a triangular system; here each
-channel of a key decays by itself.
+Peng et al., "RWKV-7 Goose with expressive dynamic state evolution", 2025 (arXiv 2503.14456): its wkv is S transposed. With a = -kappa
+and b = kappa * alpha, for a removal key kappa of length 1 and a learning rate alpha of every channel, its transition is
+diag(w) - kappa^T (alpha * kappa). Chunks are solved as for the delta rule; here each channel of a key decays by itself.
 
-Letters: `r` the receptance, `g` the logarithm of the decay w, `k` and `v` keys and values, `a` and `b` what is removed and where it
-goes. In shapes B is the batch, H heads, T time, K and V a head's key and value channels, S a chunk's length.
+Letters: `r` receptance, `g` the logarithm of the decay w, `k` and `v` keys and values, `a` and `b` what is removed and where it goes.
+Shapes: B batch, H heads, T time, K and V a head's key and value channels, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ SHIFTED = ("r", "w", "k", "v", "a", "g")
 
 
 class LowRank(nn.Module):
-    """A projection (..., D) -> (..., D) through `scale` sqrt(D) channels, to the nearest 32 and at least that many.
+    """A projection (..., D) -> (..., D) through `scale` sqrt(D) channels, rounded to a multiple of 32, at least 32.
 
-    The first weights begin at zero, so that what it gives is its bias, and the second orthogonal, of length 0.1.
+    The first weights are zero, so it starts as its bias; the second are orthogonal, of length 0.1.
     """
 
     def __init__(
@@ -62,16 +61,14 @@ class LowRank(nn.Module):
 
 @MIXERS.register("rwkv7")
 class RWKV7(Mixer):
-    """Every input is a mean of the token and the one before it, with a weight for each channel; decay w, learning rate a and gate are
-    of low rank; the state follows the generalised delta rule (`wkv`); a norm of each head, a bonus of the token itself, and the gate.
+    """Token shift, low-rank decay w, learning rate a and gate, the generalised delta rule (`wkv`), head norm, bonus and gate.
 
-    With k the key and kappa = k * k_k, of length 1 in each head, what is written is k (1 + k_a (a - 1)), and what is removed lies
-    along kappa. w is between exp(-e^-0.5) = 0.545 and 1 and a between 0 and 1, so the transition diag(w) - kappa^T (a * kappa) has
-    eigenvalues between -0.455 and 1: it is similar to the symmetric diag(w) - z^T z with z = sqrt(a) * kappa.
-    Initial values of what is not a plain projection, and ranks, are the authors' (RWKV-LM, v7; `fla/layers/rwkv7.py`).
+    With k the key and kappa = k * k_k, normalised in each head, k (1 + k_a (a - 1)) is written and what lies along kappa removed. w
+    is in (exp(-e^-0.5), 1) = (0.545, 1) and a in (0, 1), so the transition diag(w) - kappa^T (a * kappa) has eigenvalues between
+    -0.455 and 1: it is similar to the symmetric diag(w) - z^T z with z = sqrt(a) * kappa. Ranks and initial values are the authors'
+    (RWKV-LM, v7; `fla/layers/rwkv7.py`).
 
-    Two things differ from the paper. The value residual, which mixes the first layer's values into every other's, is left out: it
-    crosses layers, and a mixer here sees its own layer alone, be its neighbours what they may. And the MLP beside it is the decoder's.
+    Unlike the paper's, it has no value residual, which would cross layers, and the MLP is the decoder's.
     """
 
     uses = frozenset({"num_attention_heads"})
@@ -96,18 +93,18 @@ class RWKV7(Mixer):
 
     @torch.no_grad()
     def _begin(self, layer: int, layers: int) -> None:
-        """Initial values that differ by channel and layer."""
+        """Set initial values that differ by channel and layer."""
         width = len(self.k_k)
         channel = torch.arange(width)
-        place = channel / (width - 1)
+        position = channel / (width - 1)
         zigzag = 2 * channel.remainder(self.head_dim) / (self.head_dim - 1) - 1
         zigzag = zigzag * zigzag.abs()
         for name, power in zip(SHIFTED, (0.2, 0.9, 0.7, 0.7, 0.9, 0.2)):
             self.get_parameter(f"shift_{name}").copy_(1 - (channel / width) ** (power * (1 - layer / layers)))
         depth = layer / max(1, layers - 1)
-        self.k_k.copy_(0.71 - 0.1 * (place - 0.5))
-        self.w_lora.up.bias.copy_(-5.5 + 6 * place ** (1 + depth**0.3) + 2.5 * zigzag)
-        self.a_lora.up.bias.copy_(-0.19 + 0.3 * zigzag + 0.4 * (place - 0.5))
+        self.k_k.copy_(0.71 - 0.1 * (position - 0.5))
+        self.w_lora.up.bias.copy_(-5.5 + 6 * position ** (1 + depth**0.3) + 2.5 * zigzag)
+        self.a_lora.up.bias.copy_(-0.19 + 0.3 * zigzag + 0.4 * (position - 0.5))
         self.out_norm.weight.fill_(((layer + 1) / layers) ** 0.7)
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
@@ -139,25 +136,25 @@ class RWKV7(Mixer):
         return self.heads * self.head_dim**2, 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """For each number of the state: what is removed, where that goes and what is written (2 each), a decay, an output (2)."""
+        """Count per number of the state: removal, its addition, writing (2 each), a decay, an output (2)."""
         return 9.0 * self.state_floats()[0], 0.0
 
     def _before(self, x: Tensor, cache: MixerCache | None) -> Tensor:
-        """The token before each, (B, T, D): zero before the first, and the cache's last one before those that follow it."""
+        """Return the token before each, (B, T, D): zero before the first, or the cache's last."""
         if cache is None:
             return F.pad(x, (0, 0, 1, -1))
         read = cache.update_conv_state(x.transpose(1, 2), self.layer, conv_kernel_size=1)
         return F.pad(read, (1, -1))[..., -x.shape[1] :].transpose(1, 2)
 
     def _heads(self, x: Tensor) -> Tensor:
-        """(B, T, D) as (B, H, T, K)."""
+        """Reshape (B, T, D) to (B, H, T, K)."""
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
 
 
 def wkv_recurrent(
     r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The defining recurrence, one step at a time: r, g, k, a, b (B, H, T, K), v (B, H, T, V), state (B, H, K, V).
+    """Compute the defining recurrence: r, g, k, a, b (B, H, T, K), v (B, H, T, V), state (B, H, K, V).
 
     Returns outputs (B, H, T, V) and the final state.
     """
@@ -182,11 +179,11 @@ def wkv_chunked(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """The same function, parallel inside chunks; g from `LOWEST` to 0.
+    """Compute the same in parallel inside chunks; g from `LOWEST` to 0.
 
     With c_t the decay from the chunk's start to t, what a removes, u_t = S_{t-1}^T a_t, satisfies
     (I - tril(A B^T, -1)) u = tril(A K^T, -1) V + (a_t c_{t-1})^T S_0, where A has the rows a_t c_{t-1} and B, K those of b_s / c_s
-    and k_s / c_s. Decays are counted from the chunk's middle, so that neither a product nor a quotient leaves float32.
+    and k_s / c_s. Decays count from the chunk's middle, so that no product or quotient leaves float32.
     """
     steps = k.shape[2]
     # (B, H, chunks, S, K or V), padded: nothing decays, is removed or written.
@@ -206,15 +203,15 @@ def wkv_chunked(
     )
     from_start = torch.cat([removed_of_k @ v, a * (total - g).exp()], -1)
     solved = torch.linalg.solve_triangular(-removed_of_b, from_start, upper=False, unitriangular=True)
-    u, known = solved.split([v.shape[-1], k.shape[-1]], dim=-1)  # what is removed is u + known S_0
-    own = read_of_k @ v
+    u, of_state = solved.split([v.shape[-1], k.shape[-1]], dim=-1)  # what is removed is u + known S_0
+    own_outputs = read_of_k @ v
     to_end = (torch.cat([b, k], -2) * (last - total).exp().repeat(1, 1, 1, 2, 1)).transpose(-1, -2)
 
     if state is None:
         state = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
     outputs = []
     # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
-    parts = (r * total.exp(), read_of_b, own, u, known, to_end, v, last.exp().transpose(-1, -2))
+    parts = (r * total.exp(), read_of_b, own_outputs, u, of_state, to_end, v, last.exp().transpose(-1, -2))
     for query, of_b, output, removed, by_state, ends, values, decay in zip(*(x.unbind(2) for x in parts)):
         removed = removed + by_state @ state
         outputs.append(query @ state + of_b @ removed + output)
@@ -225,10 +222,9 @@ def wkv_chunked(
 def wkv(
     r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The fastest form for these inputs on this machine, shapes as in `wkv_recurrent`.
+    """Compute in the fastest form for these inputs, shapes as in `wkv_recurrent`.
 
-    Returns outputs (B, H, T, V) and the final state in float32. The precision of `v` is that in which a kernel computes; without one
-    it is float32.
+    Returns outputs and the final state in float32. Kernels compute in the precision of `v`, the reference in float32.
     """
     fast = kernel("wkv", v.dtype, r, g, k, v, a, b, state)
     if fast is not None:
@@ -246,7 +242,7 @@ def _reference(
 def _chunk(
     function: Callable[..., Any], r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Any
 ) -> Any:
-    """Time before heads, all in v's precision but the decay."""
+    """Call the kernel: time before heads, all but the decay in v's precision."""
     parts = [x.to(v.dtype).transpose(1, 2).contiguous() for x in (r, k, v, a, b)]
     decay = g.float().transpose(1, 2).contiguous()
     given = {"scale": 1.0, "initial_state": state, "output_final_state": True, "lower_bound": LOWEST}
@@ -259,7 +255,7 @@ def _fits(r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, stat
 
 
 def _example(draw: Draw, keys: int, values: int) -> tuple[Any, ...]:
-    """Two chunks of the kernel; removal keys normalised and in float32, as the mixer gives them."""
+    """Draw two chunks of the kernel, removal keys normalised and in float32 as from the mixer."""
     removed = F.normalize(draw.normal(1, 2, STEPS, keys, dtype=torch.float32), dim=-1)
     g, rate = LOWEST * draw.uniform(1, 2, STEPS, keys), draw.uniform(1, 2, STEPS, keys)
     r, k = draw.normal(1, 2, STEPS, keys), draw.normal(1, 2, STEPS, keys)

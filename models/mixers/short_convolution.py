@@ -1,4 +1,4 @@
-"""A short causal depthwise convolution with a cached window, as delta-rule and state-space mixers use before their state."""
+"""A short causal depthwise convolution with a cached window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Activation = Literal["silu"] | None
 
 
 class ShortConvolution(nn.Module):
-    """A depthwise convolution over the last `kernel` tokens, and SiLU of it unless `activation` is None; shapes (B, T, C)."""
+    """A depthwise convolution over the last `kernel` tokens, with SiLU unless `activation` is None; (B, T, C)."""
 
     def __init__(self, channels: int, layer: int, kernel: int = 4, activation: Activation = "silu") -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class ShortConvolution(nn.Module):
         return _convolved(window, weight, bias, self.activation)
 
     def operations(self) -> list[Use]:
-        """Name what kernels of other packages may compute of it."""
+        """List what kernels of other packages may compute."""
         return [Use("short_convolution", (self.conv1d.out_channels, self.kernel, int(self.activation is not None)))]
 
 
@@ -52,8 +52,8 @@ def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activat
     steps = window.shape[1] - weight.shape[1] + 1
     if window.device.type == "cpu":  # where a product for each of the few places is quicker
         mixed = bias
-        for place, by_channel in enumerate(weight.unbind(1)):
-            mixed = torch.addcmul(mixed, window[:, place : place + steps], by_channel)
+        for offset, by_channel in enumerate(weight.unbind(1)):
+            mixed = torch.addcmul(mixed, window[:, offset : offset + steps], by_channel)
         mixed = mixed.to(window.dtype)  # weights stay in float32 under autocast, and would make it so
     else:
         mixed = F.conv1d(window.transpose(1, 2), weight[:, None], bias, groups=len(weight)).transpose(1, 2)
@@ -61,7 +61,7 @@ def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activat
 
 
 def _compiled(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    """Its kernel for tensors whose channels lie together wants counts and strides that 8 divides; that for the others wants nothing."""
+    """Call causal-conv1d: its channels-last kernel needs counts and strides divisible by 8."""
     dtype, x = x.dtype, x.transpose(1, 2)
     if x.shape[1] % 8 or x.stride(0) % 8 or x.stride(2) % 8:
         x = x.contiguous()
@@ -79,7 +79,7 @@ def _any(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> boo
 
 
 def _example(draw: Draw, channels: int, kernel: int, activated: int) -> tuple[Any, ...]:
-    """A part of a projection's columns, as the state-space mixers give it."""
+    """Draw a part of a projection's columns, as the state-space mixers pass it."""
     x = draw.normal(1, 128, channels + 4)[..., :channels]
     weight, bias = draw.normal(channels, kernel), draw.normal(channels)
     return x, weight, bias, "silu" if activated else None

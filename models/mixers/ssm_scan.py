@@ -1,8 +1,8 @@
-"""The recurrences of state-space mixers, h_t = a_t h_{t-1} + step_t b_t u_t^T and y_t = c_t h_t, in forms fit for training.
+"""The recurrences of state-space mixers, h_t = a_t h_{t-1} + step_t b_t u_t^T and y_t = c_t h_t.
 
-The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters are the papers': `u` the
-inputs, `step` their step sizes (Delta), `a` the rates A (negative), `b` and `c` the input and output maps, `h` the state. In
-shapes B is the batch, T time, D channels, H heads, P channels of a head, N the state's dimension, S a chunk's length.
+The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters are the papers': `u` inputs,
+`step` step sizes (Delta), `a` rates A (negative), `b` and `c` input and output maps, `h` the state. Shapes: B batch, T time, D
+channels, H heads, P channels of a head, N the state's dimension, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ SMALLEST = 1e-6
 
 
 class _SelectiveScan(torch.autograd.Function):
-    """Token by token over time, all else in parallel, with a backward pass of its own: automatic differentiation would keep
-    half a dozen tensors a token, and takes twenty times as long on a CPU."""
+    """A scan token by token, all else in parallel.
+
+    It has a backward pass of its own: automatic differentiation keeps six tensors a token, and takes twenty times as long on a CPU.
+    """
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, h: Tensor) -> Any:
-        """u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N). Returns y (T, B, D) and the last state."""
+        """Scan u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N); return y and the last h."""
         states = u.new_empty(u.shape[0], *h.shape)
         weighted, first = step * u, h
         for t in range(u.shape[0]):
@@ -72,10 +74,9 @@ class _SelectiveScan(torch.autograd.Function):
 def selective_scan(
     u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mamba's scan: u, step (B, T, D), a (D, N), or of each row (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D)
-    and the last state.
+    """Compute Mamba's scan: u, step (B, T, D), a (D, N) or by row (B, 1, D, N), b, c (B, T, N), state (B, D, N).
 
-    No gradient comes back through the last state where mamba-ssm's kernel computes it.
+    Returns y (B, T, D) and the last state, without a gradient where mamba-ssm's kernel computes it.
     """
     fast = kernel("selective_scan", u.dtype, u, step, a, b, c, signed, state)
     if fast is not None:
@@ -93,7 +94,7 @@ def selective_scan(
 def scan_by_token(
     u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The same in PyTorch, in the precision of the inputs."""
+    """Compute the same in PyTorch, in the precision of the inputs."""
     by_time = [x.transpose(0, 1).contiguous() for x in (u, step, b, c)]
     state = u.new_zeros(u.shape[0], *a.shape[-2:]) if state is None else state
     y, last = _SelectiveScan.apply(by_time[0], by_time[1], _rates(a), by_time[2], by_time[3], signed, state)
@@ -101,7 +102,7 @@ def scan_by_token(
 
 
 def _rates(a: Tensor) -> Tensor:
-    """Rates (D, N), or (B, D, N) of (B, 1, D, N), as one token meets them."""
+    """Return rates (D, N), or (B, D, N) from (B, 1, D, N)."""
     return a if a.ndim == 2 else a.squeeze(1)
 
 
@@ -115,11 +116,10 @@ def state_space_duality(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Mamba-2's scan: u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P).
+    """Compute Mamba-2's scan: u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P).
 
-    Returns y (B, T, H, P) and the last state. Chunked: inside a chunk y = ((c b^T) * D) (step u) with D_ts the product of the
-    transitions from s + 1 to t (Dao & Gu, 2024, section 6), between chunks a short loop. A product of transitions is the exponential
-    of a sum of logarithms of their sizes, times the product of their signs.
+    Returns y (B, T, H, P) and the last state. Inside a chunk y = ((c b^T) * D) (step u) with D_ts the product of the transitions from
+    s + 1 to t (Dao & Gu, 2024, section 6): the exponential of summed logarithms, times a product of signs.
     """
     fast = kernel("state_space_duality", u.dtype, u, step, a, b, c, signed, state)
     if fast is not None:
@@ -129,7 +129,7 @@ def state_space_duality(
 
 
 def log_transition(exponent: Tensor, signed: bool) -> tuple[Tensor, Tensor | None]:
-    """The logarithm of a transition's size, and its sign (None where it is positive), from step times rate."""
+    """Return a transition's log size and its sign (None: positive), from step times rate."""
     if not signed:
         return exponent, None
     transition = 2 * torch.exp(exponent) - 1
@@ -147,7 +147,7 @@ def chunked_duality(
     state: Tensor | None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """The same in PyTorch, in the precision of the inputs."""
+    """Compute the same in PyTorch, in the precision of the inputs."""
     steps = u.shape[1]
     g, sign = log_transition(step * a, signed)
     q, k, v = c[:, :, None], b[:, :, None], step[..., None] * u
@@ -178,7 +178,7 @@ def chunked_duality(
 
 
 def _mamba(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, *_: Any) -> Any:
-    """In float32, which this kernel takes at no loss of tensor cores, since it uses none."""
+    """Call mamba-ssm in float32: it uses no tensor cores, so this loses none."""
     first, second, third, fourth = (x.float().transpose(1, 2).contiguous() for x in (u, step, b, c))
     y, last = function(first, second, a.contiguous(), third, fourth, return_last_state=True)
     return y.transpose(1, 2), last
@@ -187,10 +187,9 @@ def _mamba(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: 
 def _elementwise(
     function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
 ) -> tuple[Tensor, Tensor]:
-    """Every number of the state on its own, h_t = a_t h_{t-1} + x_t, in one launch for some channels and all of time.
+    """Scan every number of the state on its own, h_t = a_t h_{t-1} + x_t.
 
-    The kernel keeps several tensors as large as the state over all tokens. So channels are taken in groups, and the backward pass
-    computes those tensors again.
+    The kernel keeps several tensors as large as the state over all tokens: channels go in groups, whose backward pass recomputes them.
     """
     u, step, b, c = (x.float() for x in (u, step, b, c))
     channels = max(1, min(u.shape[-1], ELEMENTS // (u.shape[0] * u.shape[1] * a.shape[-1])))
@@ -219,7 +218,7 @@ def _duality(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b
 def _simple_attention(
     function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
 ) -> tuple[Tensor, Tensor]:
-    """As linear attention with one decay a head: c are queries, b keys (written out for every head), and step times u values."""
+    """Compute linear attention with one decay a head: c queries, b keys (expanded to heads), step times u values."""
     exponent, sign = log_transition(step * a, signed)
     values, signs = step[..., None] * u, None
     if sign is not None:
@@ -236,12 +235,12 @@ def _whole(u: Tensor, *rest: Any) -> bool:
 
 
 def _published(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
-    """Say if mamba-ssm can compute this: positive transitions with the same rates for all rows, from the start."""
+    """Say if mamba-ssm can compute this: positive transitions, the same rates for all rows, no state."""
     return u.shape[1] > 1 and a.ndim <= 2 and not signed and state is None and b.shape[-1] <= WIDEST
 
 
 def _scan_example(draw: Draw, channels: int, size: int, signed: int) -> tuple[Any, ...]:
-    """As the mixer begins: rates 1 to N, steps about 0.1 but some of them large, so that signed transitions are negative."""
+    """Draw the mixer's initial rates 1 to N, and steps about 0.1, some so large that signed transitions are negative."""
     step = F.softplus(2 * draw.normal(1, STEPS, channels, dtype=torch.float32) - 2)
     rates = -torch.arange(1.0, size + 1, device=draw.device, dtype=torch.float32).repeat(channels, 1)
     b, c = draw.normal(1, STEPS, size), draw.normal(1, STEPS, size)

@@ -1,7 +1,6 @@
-"""The kinds of tokenizer: text to ids and back, special tokens by id, and how each is stored.
+"""The kinds of tokenizer.
 
-To add a kind, write a `Backend` and its settings in a file of its own, with `@TOKENIZERS.register(kind)` on the settings, and
-import the file here.
+To add one, write its `Backend` and settings in a file here, with `@TOKENIZERS.register(kind)`, and import it below.
 """
 
 from remedy.models.tokenizer_backends.base import (

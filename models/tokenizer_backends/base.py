@@ -1,4 +1,4 @@
-"""Interface of every kind of tokenizer: a settings class that builds and restores a backend, and the backend itself."""
+"""Interface of tokenizers: settings that build and restore a backend, and the backend."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Offsets = Sequence[tuple[int, int]]
 
 
 class TokenizerError(UserError):
-    """Text that a tokenizer cannot write, or a tokenizer that is not what was expected."""
+    """Error of text that a tokenizer cannot write, or of an unexpected tokenizer."""
 
 
 class Backend(ABC):
-    """Text to ids and back, without roles or special tokens in the text."""
+    """Text to ids and back, without roles; text never spells special tokens."""
 
     merges_text: ClassVar[bool] = False
     """Whether the ids of a text depend on how it is cut into pieces, as those of subwords do."""
@@ -39,7 +39,7 @@ class Backend(ABC):
 
     @abstractmethod
     def text_ids(self, text: str) -> list[int]:
-        """Ids of a text, in which nothing is taken for a special token.
+        """Return the ids of a text, in which nothing stands for a special token.
 
         Raises:
             TokenizerError: the text has no ids.
@@ -47,29 +47,28 @@ class Backend(ABC):
 
     @abstractmethod
     def text(self, ids: Sequence[int]) -> str:
-        """Text of ids that are no special tokens."""
+        """Return the text of ids that are no special tokens."""
 
     @abstractmethod
     def stored(self) -> dict[str, Any]:
-        """Tell this vocabulary from any other, as JSON; with it `TokenizerSettings.restore` builds the backend again."""
+        """Return JSON that identifies this vocabulary, from which `TokenizerSettings.restore` rebuilds the backend."""
 
     def save(self, folder: Path) -> None:  # noqa: B027 (most kinds have nothing to add)
-        """Write files of its own beside a checkpoint; by default there are none, and `stored` says everything."""
+        """Write files beside a checkpoint; by default none, since `stored` has everything."""
 
     def published(self) -> tokenizers.Tokenizer | None:
-        """The same vocabulary as Hugging Face's library reads it, which takes the names of special tokens for these; None where it
-        cannot be said so."""
+        """Return the vocabulary for Hugging Face's library, where text can spell special tokens; None if impossible."""
         return None
 
 
 class SubwordBackend(Backend):
-    """A backend whose tokens may span several characters."""
+    """Backend whose tokens may span several characters."""
 
     merges_text = True
 
     @abstractmethod
     def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
-        """Ids of a text, and which of its characters each stands for."""
+        """Return the ids of a text, and the characters that each stands for."""
 
 
 class TokenizerSettings(Settings, ABC):
@@ -83,7 +82,7 @@ class TokenizerSettings(Settings, ABC):
 
     @abstractmethod
     def build(self, data: DataConfig | None) -> Backend:
-        """A new backend; `data` is given wherever there is a run, and may be ignored unless `needs_data`.
+        """Build a new backend; `data` is the run's, if there is one.
 
         Raises:
             TokenizerError: the data has no such vocabulary, or files cannot be read.
@@ -91,7 +90,7 @@ class TokenizerSettings(Settings, ABC):
 
     @abstractmethod
     def restore(self, stored: Mapping[str, Any], folder: Path) -> Backend:
-        """The backend that gave `stored` when it was saved to `folder`.
+        """Rebuild the backend that gave `stored` when it was saved to `folder`.
 
         Raises:
             TokenizerError: files that it needs cannot be read.
@@ -99,12 +98,12 @@ class TokenizerSettings(Settings, ABC):
         """
 
     def describe(self) -> str:
-        """A phrase for reports."""
+        """Describe the tokenizer in a phrase for reports."""
         return self.kind
 
 
 def training_examples(data: DataConfig, most: int) -> list[Example]:
-    """The first training examples, as they are without a token budget; fewer, where there are fewer."""
+    """Return the first `most` training examples without a token budget; fewer if there are fewer."""
     unlimited = data.changed({"reveal.max_tokens": None})
     return list(examples(unlimited, "train", range(min(most, data.task.count("train") or most))))
 
@@ -116,7 +115,7 @@ AnyTokenizer = Annotated[TokenizerSettings, SerializeAsAny(), by_kind(TOKENIZERS
 
 
 class SubwordSettings(TokenizerSettings, ABC):
-    """A tokenizer whose tokens may span several characters."""
+    """Settings of a tokenizer whose tokens may span several characters."""
 
     string_tokenization: Literal["subword", "characters", "filled"] = "subword"
     """How the text of string values is cut: like all other text, or into one token per character, the text unchanged. `filled`, a

@@ -1,4 +1,4 @@
-"""Byte-level BPE: trained on a run's own data, or the Llama-3 vocabulary from a file."""
+"""Byte-level BPE: trained on a run's data, or the Llama-3 vocabulary from a file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from remedy.models.tokenizer_backends.base import (
 log = logging.getLogger(__name__)
 TRAINING_EXAMPLES = 1000
 """How many training examples a vocabulary is learnt from."""
+# Where `make llama3` puts the vocabulary: on no import path, since its package brings a package `models`.
 INSTALLED = Path(sys.prefix, "llama3", "llama_models", "llama3", "tokenizer.model")
-"""Where `make llama3` puts the vocabulary: on no import path, since the package that holds it brings a package `models`."""
 _SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SIZE = 128256
 
@@ -61,7 +61,7 @@ class BytePairSettings(SubwordSettings):
 
 
 class BytePairs(SubwordBackend):
-    """Byte-level BPE; special tokens live above the trained vocabulary, outside the text model."""
+    """Byte-level BPE with special tokens above the trained vocabulary, outside the text model."""
 
     def __init__(self, model: tokenizers.Tokenizer) -> None:
         self.model = model
@@ -71,7 +71,7 @@ class BytePairs(SubwordBackend):
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> BytePairs:
-        """Train on texts; deterministic."""
+        """Train on texts, deterministically."""
         model = tokenizers.Tokenizer(tokenizers.models.BPE())
         model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         model.decoder = tokenizers.decoders.ByteLevel()
@@ -88,8 +88,8 @@ class BytePairs(SubwordBackend):
         return ids
 
     def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
-        found = self.model.encode(text, add_special_tokens=False)
-        return found.ids, found.offsets
+        encoding = self.model.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
 
     def text(self, ids: Sequence[int]) -> str:
         text: str = self.model.decode(list(ids), skip_special_tokens=False)
@@ -121,9 +121,9 @@ class Llama3Settings(SubwordSettings):
 
 
 class Llama3(SubwordBackend):
-    """The Llama-3 vocabulary, which `facebook/cwm` uses with trace tokens of its own, from a file of `token rank` lines.
+    """The Llama-3 vocabulary from a file of `token rank` lines, with the trace tokens of `facebook/cwm`.
 
-    The pattern that splits text is the one of Meta's own `llama_models.llama3.tokenizer`.
+    The pattern that splits text is that of Meta's `llama_models.llama3.tokenizer`.
     """
 
     size = _SIZE

@@ -1,4 +1,4 @@
-"""One token per character, or per symbol of a task that has a finite list of them."""
+"""One token per character, or per symbol of a task with finitely many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remedy.models.tokenizer_backends.base import TOKENIZERS, Backend, Tokenizer
 
 @TOKENIZERS.register("chars")
 class CharacterSettings(TokenizerSettings):
-    """One token per character, of a fixed alphabet with bytes for everything else."""
+    """One token per character of a fixed alphabet; bytes for all others."""
 
     kind: Literal["chars"] = "chars"
     """One token per character."""
@@ -28,7 +28,7 @@ class CharacterSettings(TokenizerSettings):
 
 
 class Characters(Backend):
-    """Printable ASCII and Latin-1 characters, newline and tab; every other character as its UTF-8 bytes."""
+    """Printable ASCII and Latin-1, newline and tab; other characters as UTF-8 bytes."""
 
     alphabet = "\n\t" + "".join(chr(c) for c in [*range(32, 127), *range(161, 256)])
 
@@ -59,7 +59,7 @@ class Characters(Backend):
         return out.decode("utf-8", "replace")
 
     def published(self) -> tokenizers.Tokenizer:
-        special = {one.value: number for one, number in self.special_ids.items()}
+        special = {token.value: number for token, number in self.special_ids.items()}
         raw = {f"<0x{byte:02X}>": self.byte0 + byte for byte in range(256)}  # under these names BPE looks for bytes
         model = tokenizers.Tokenizer(tokenizers.models.BPE({**special, **self.ids, **raw}, [], byte_fallback=True))
         model.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()])

@@ -1,4 +1,4 @@
-"""Any pretrained tokenizer of the Hugging Face hub."""
+"""Pretrained tokenizers of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ class HuggingFaceSettings(SubwordSettings):
     """Name on the hub, or a folder."""
 
     def build(self, data: DataConfig | None = None) -> HuggingFace:
-        found = HuggingFace(self.name_or_path)
-        if self.string_tokenization == "filled" and not found.tokenizer.is_fast:
+        backend = HuggingFace(self.name_or_path)
+        if self.string_tokenization == "filled" and not backend.tokenizer.is_fast:
             raise TokenizerError(
                 f"tokenizer {self.name_or_path!r} does not say which characters a token stands for, so it has no number of fillers: "
                 "use another, or another tokenizer.string_tokenization than filled"
             )
-        begin = found.tokenizer.bos_token
+        begin = backend.tokenizer.bos_token
         if (
             begin != Special.BEGIN_OF_TEXT.value
-            and found.tokenizer.bos_token_id == found.special_ids[Special.BEGIN_OF_TEXT]
+            and backend.tokenizer.bos_token_id == backend.special_ids[Special.BEGIN_OF_TEXT]
         ):
             log.info("tokenizer %s: traces begin with its own %s", self.name_or_path, begin)
-        return found
+        return backend
 
     def restore(self, stored: Mapping[str, Any], folder: Path) -> HuggingFace:
         return HuggingFace(str(folder))
 
 
 class HuggingFace(SubwordBackend):
-    """A pretrained tokenizer; trace tokens it already has are re-used, code world models' own by their ids, others added.
+    """A pretrained tokenizer, to which missing trace tokens are added.
 
-    A trace begins with the tokenizer's own token for that, where it has one, and the saved tokenizer ends and pads as traces do.
+    A trace begins with the tokenizer's own token for that, if any, and the saved tokenizer ends and pads as traces do.
     """
 
     exact = False
@@ -83,8 +83,8 @@ class HuggingFace(SubwordBackend):
             self.special_ids = dict(CWM_IDS)
         else:
             names = {special: special.value for special in Special}
-            if (own := self.tokenizer.bos_token) is not None and own not in names.values():
-                names[Special.BEGIN_OF_TEXT] = own
+            if (bos_token := self.tokenizer.bos_token) is not None and bos_token not in names.values():
+                names[Special.BEGIN_OF_TEXT] = bos_token
             added = [special for special, token in names.items() if token not in known]
             self.tokenizer.add_tokens([names[special] for special in added], special_tokens=True)
             self.special_ids = {s: self.tokenizer.convert_tokens_to_ids(token) for s, token in names.items()}
@@ -105,8 +105,8 @@ class HuggingFace(SubwordBackend):
         if not self.tokenizer.is_fast:  # it does not say: every token counts as the whole text
             ids = self.text_ids(text)
             return ids, [(0, len(text))] * len(ids)
-        found = self._encoded(text, return_offsets_mapping=True)
-        return found["input_ids"], found["offset_mapping"]
+        encoding = self._encoded(text, return_offsets_mapping=True)
+        return encoding["input_ids"], encoding["offset_mapping"]
 
     def text(self, ids: Sequence[int]) -> str:
         if self.tokenizer.is_fast:  # ten times as fast as by way of Transformers

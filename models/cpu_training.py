@@ -15,12 +15,14 @@ from torch.utils.weak import WeakIdKeyDictionary
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 
 from remedy.models.protocol import CausalLM
 
 ATTENTION = "remedy_cpu"
 """The attention's name among those of Transformers."""
-QUERIES = 128
+QUERIES = 256
 """Queries of a row that are multiplied with the keys they see, at once."""
 Block = tuple[slice, slice, Tensor, Tensor]
 BLOCKS: Any = WeakIdKeyDictionary()
@@ -58,6 +60,11 @@ def use_fast_layers(model: CausalLM) -> None:
         whole = whole.get_base_model()
     if whole.config._attn_implementation == "sdpa":
         whole.set_attn_implementation(ATTENTION)
+    for module in whole.modules():
+        if type(module) in (LlamaRMSNorm, Qwen2RMSNorm):
+            module.forward = partial(_normed, module, module.forward)
+        elif type(module) is LlamaAttention and whole.config._attn_implementation == ATTENTION:
+            module.forward = partial(_attended, module, module.forward)
 
 
 def attention(
@@ -151,6 +158,76 @@ class _Attention(torch.autograd.Function):
             by_key[:, keys] += torch.bmm(change.transpose(1, 2), asked)
             by_value[:, keys] += torch.bmm(likely.transpose(1, 2), given)
         return by_query, by_key.to(key.dtype).view_as(key), by_value.to(value.dtype).view_as(value), None, None
+
+
+def _attended(
+    module: Any, slow: Any, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, **kwargs: Any
+) -> Any:
+    """A layer of attention whose queries and keys are rotated in one pass; the library's own where states are kept."""
+    shape = *hidden_states.shape[:-1], -1, module.head_dim
+    if not torch.is_grad_enabled() or kwargs.get("past_key_values") is not None:
+        return slow(hidden_states, position_embeddings, attention_mask, **kwargs)
+    query, key, value = (layer(hidden_states).view(shape) for layer in (module.q_proj, module.k_proj, module.v_proj))
+    cos, sin = (part[:, :, None] for part in position_embeddings)
+    query, key, value = (
+        part.transpose(1, 2) for part in (_Rotated.apply(query, cos, sin), _Rotated.apply(key, cos, sin), value)
+    )
+    dropout = module.attention_dropout if module.training else 0.0
+    found, _ = attention(module, query, key, value, attention_mask, dropout, module.scaling, **kwargs)
+    return module.o_proj(found.flatten(2)), None
+
+
+class _Rotated(torch.autograd.Function):
+    """Queries or keys (B, T, H, D) turned by the angles of their places, as (cos, sin) (B, T, 1, D), whose halves are alike."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        ctx.cos, ctx.sin = cos[..., :half].float(), sin[..., :half].float()
+        return _turned(x, ctx.cos, ctx.sin)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return _turned(gradient, ctx.cos, -ctx.sin), None, None
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.float().chunk(2, -1)
+    turned = torch.empty(x.shape, dtype=x.dtype)
+    torch.addcmul(first * cos, second, sin, value=-1, out=turned[..., : first.shape[-1]])
+    torch.addcmul(second * cos, first, sin, out=turned[..., first.shape[-1] :])
+    return turned
+
+
+def _normed(module: Any, slow: Any, x: Tensor) -> Tensor:
+    """Divide by the root of the mean square; under autocast at once in the precision of the matrix products that follow."""
+    cast = torch.is_autocast_enabled("cpu")
+    dtype = torch.get_autocast_dtype("cpu") if cast else x.dtype
+    if dtype is not torch.bfloat16 or not torch.is_grad_enabled():
+        return slow(x)  # type: ignore[no-any-return]
+    return _Normed.apply(x, module.weight, module.variance_epsilon, dtype)  # type: ignore[no-any-return]
+
+
+class _Normed(torch.autograd.Function):
+    """RMSNorm, computed in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float, dtype: torch.dtype) -> Tensor:
+        whole = x.float()
+        norm = torch.linalg.vector_norm(whole, dim=-1, keepdim=True)
+        scale = norm.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
+        ctx.save_for_backward(x, weight, scale)
+        return torch.mul(whole * scale, weight, out=torch.empty(x.shape, dtype=dtype))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, scale = ctx.saved_tensors
+        unit = x.float() * scale
+        given = gradient * unit
+        by_weight = given.flatten(0, -2).sum(0).to(weight.dtype) if ctx.needs_input_grad[1] else None
+        along = (given @ weight.float()).unsqueeze_(-1).div_(-x.shape[-1])
+        by_x = unit.mul_(along).addcmul_(gradient.float(), weight.float()).mul_(scale)
+        return by_x.to(x.dtype), by_weight, None, None
 
 
 def _is_plain(module: Any) -> bool:

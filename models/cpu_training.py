@@ -49,7 +49,7 @@ def keep_freed_memory() -> None:
 
 
 def use_fast_layers(model: CausalLM) -> None:
-    """Let a model learn by this module's attention where it uses PyTorch's, and by its adapters where they are plain LoRA."""
+    """Let a model learn by this module's layers in the place of the library's that they equal."""
     whole: Any = model
     if hasattr(whole, "peft_config"):
         from peft.tuners.lora import Linear
@@ -64,7 +64,7 @@ def use_fast_layers(model: CausalLM) -> None:
         if type(module) in (LlamaRMSNorm, Qwen2RMSNorm):
             module.forward = partial(_normed, module, module.forward)
         elif type(module) is LlamaAttention and whole.config._attn_implementation == ATTENTION:
-            module.forward = partial(_attended, module, module.forward)
+            module.forward = partial(_attended, module, module.forward)  # type: ignore[method-assign]
 
 
 def attention(
@@ -82,19 +82,18 @@ def attention(
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if torch.is_autocast_enabled("cpu"):
         query, key, value = (part.to(torch.get_autocast_dtype("cpu")) for part in (query, key, value))
-    if attention_mask is None and is_causal:
-        attention_mask = _causal(query.shape[2])
     ours = torch.is_grad_enabled() and query.dtype is torch.bfloat16 and query.shape[2] == key.shape[2]
-    unusual = dropout or kwargs.get("position_bias") is not None
-    if attention_mask is None or attention_mask.dtype is not torch.bool or unusual or not ours:
+    ours = ours and not dropout and kwargs.get("position_bias") is None
+    mask = _causal(query.shape[2]) if ours and is_causal and attention_mask is None else attention_mask
+    if not ours or mask is None or mask.dtype is not torch.bool:
         options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, **kwargs}
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    attended: Tensor = _Attention.apply(query, key, value, _blocks(attention_mask, query.shape[2]), scale)
+    attended: Tensor = _Attention.apply(query, key, value, _blocks(mask, query.shape[2]), scale)
     return attended, None
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def _causal(tokens: int) -> Tensor:
     return torch.ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
 

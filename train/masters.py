@@ -27,10 +27,10 @@ class MasterWeights(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        groups, self.whole = self.param_groups, {master: weight for weight, master in self.masters.items()}
+        groups, rounded = self.param_groups, {master: weight for weight, master in self.masters.items()}
         for group in groups:
             for master in group["params"]:  # one after the other: what is cast stays in the processor's cache
-                weight = self.whole.get(master)
+                weight = rounded.get(master)
                 if weight is not None:
                     master.grad = None if weight.grad is None else weight.grad.float()
                 self.param_groups = [{**group, "params": [master]}]

@@ -5,22 +5,30 @@ A step spends most of its time beside matrix products. Each part here computes w
 
 from __future__ import annotations
 
-from functools import partial
+import ctypes
+import platform
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
+from torch.utils.weak import WeakIdKeyDictionary
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 
 from remedy.models.protocol import CausalLM
 
 ATTENTION = "remedy_cpu"
 """The attention's name among those of Transformers."""
 QUERIES = 256
-"""Queries of an example whose probabilities are in memory at once in the backward pass."""
+"""Queries of a row that are multiplied with the keys they see, at once."""
+Block = tuple[slice, slice, Tensor, Tensor]
+BLOCKS: Any = WeakIdKeyDictionary()
+"""The blocks of each mask that is in use."""
 
 
 def precision_advice(precision: str) -> str | None:
@@ -33,8 +41,17 @@ def precision_advice(precision: str) -> str | None:
     return None
 
 
+def keep_freed_memory() -> None:
+    """Let this process keep what it frees, where the C library is glibc: fresh pages of activations take a third of a step."""
+    if platform.libc_ver()[0] != "glibc":
+        return
+    library = ctypes.CDLL(None)
+    for parameter, value in ((-1, -1), (-4, 0)):  # malloc.h: M_TRIM_THRESHOLD, as high as can be; M_MMAP_MAX
+        library.mallopt(parameter, value)
+
+
 def use_fast_layers(model: CausalLM) -> None:
-    """Let a model learn by this module's attention where it uses PyTorch's, and by its adapters where they are plain LoRA."""
+    """Let a model learn by this module's layers in the place of the library's that they equal."""
     whole: Any = model
     if hasattr(whole, "peft_config"):
         from peft.tuners.lora import Linear
@@ -45,6 +62,11 @@ def use_fast_layers(model: CausalLM) -> None:
         whole = whole.get_base_model()
     if whole.config._attn_implementation == "sdpa":
         whole.set_attn_implementation(ATTENTION)
+    for module in whole.modules():
+        if type(module) in (LlamaRMSNorm, Qwen2RMSNorm):
+            module.forward = partial(_normed, module, module.forward)
+        elif type(module) is LlamaAttention and whole.config._attn_implementation == ATTENTION:
+            module.forward = partial(_attended, module, module.forward)  # type: ignore[method-assign]
 
 
 def attention(
@@ -63,12 +85,36 @@ def attention(
     if torch.is_autocast_enabled("cpu"):
         query, key, value = (part.to(torch.get_autocast_dtype("cpu")) for part in (query, key, value))
     ours = torch.is_grad_enabled() and query.dtype is torch.bfloat16 and query.shape[2] == key.shape[2]
-    if not ours or dropout or kwargs.get("position_bias") is not None:
+    ours = ours and not dropout and kwargs.get("position_bias") is None
+    mask = _causal(query.shape[2]) if ours and is_causal and attention_mask is None else attention_mask
+    if not ours or mask is None or mask.dtype is not torch.bool:
         options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, **kwargs}
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    attended: Tensor = _Attention.apply(query, key, value, attention_mask, scale, is_causal and attention_mask is None)
-    return attended.transpose(1, 2).contiguous(), None
+    attended: Tensor = _Attention.apply(query, key, value, _blocks(mask, query.shape[2]), scale)
+    return attended, None
+
+
+@lru_cache(maxsize=1)
+def _causal(tokens: int) -> Tensor:
+    return torch.ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
+
+
+def _blocks(mask: Tensor, tokens: int) -> list[Block]:
+    """Divide a mask (B or 1, 1, T, T) into blocks of queries: their place, that of all keys they see, the mask there, what is added
+    to scores for it."""
+    if mask not in BLOCKS:
+        mask_of_all, found = mask.expand(*mask.shape[:-2], tokens, tokens), []
+        for start in range(0, tokens, QUERIES):
+            queries = slice(start, min(start + QUERIES, tokens))
+            keys = mask_of_all[..., queries, :].flatten(0, -2).any(0).nonzero()
+            begin, end = (int(keys.amin()), int(keys.amax()) + 1) if len(keys) else (0, 1)
+            seen = mask_of_all[..., queries, begin:end].clone()  # a view would hold the mask, and be held by it
+            added = torch.zeros(seen.shape, dtype=torch.bfloat16).masked_fill_(~seen, torch.finfo(torch.bfloat16).min)
+            found.append((queries, slice(begin, end), seen, added))
+        BLOCKS[mask] = found
+    blocks: list[Block] = BLOCKS[mask]
+    return blocks
 
 
 AttentionInterface.register(ATTENTION, attention)
@@ -76,55 +122,113 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 class _Attention(torch.autograd.Function):
-    """PyTorch's attention forward, and backward matrix products over blocks of queries, whose probabilities are computed again.
+    """PyTorch's attention forward, and backward matrix products, by blocks of queries, whose probabilities are computed again.
 
-    Query (B, H, T, D), key and value (B, K, T, D) with K a divisor of H. The mask broadcasts to (B, H, T, T): true where a query sees
-    a key, or added to the scores.
+    Query (B, H, T, D), key and value (B, K, T, D) with K a divisor of H; answers (B, T, H, D).
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float, causal: bool) -> Tensor:
-        ctx.save_for_backward(query, key, value, mask)
-        ctx.scale, ctx.causal = scale, causal
-        return scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=True
-        )
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, blocks: list[Block], scale: float) -> Tensor:
+        ctx.save_for_backward(query, key, value)
+        ctx.blocks, ctx.scale = blocks, scale
+        attended = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format)
+        for queries, keys, seen, _ in blocks:
+            part = query[:, :, queries], key[:, :, keys], value[:, :, keys]
+            found = scaled_dot_product_attention(*part, attn_mask=seen, scale=scale, enable_gqa=True)
+            attended[:, queries] = found.transpose(1, 2)
+        return attended
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, mask = ctx.saved_tensors
-        heads, tokens = query.shape[1], query.shape[2]
-        keys, values = key.flatten(0, 1), value.flatten(0, 1)
-        by_query = torch.empty(query.shape, dtype=query.dtype)
-        by_key, by_value = (torch.zeros(part.shape) for part in (keys, values))
-        if ctx.causal:
-            mask = torch.ones(tokens, tokens, dtype=torch.bool).tril()
-        for start in range(0, tokens, QUERIES):
-            part = slice(start, min(start + QUERIES, tokens))
-            given, bias, end = gradient[:, :, part], None, tokens
-            if mask is not None:
-                bias = mask.expand(*mask.shape[:-2], tokens, tokens)[..., part, :]
-            if bias is not None and bias.dtype is torch.bool:
-                end = int(bias.flatten(0, -2).any(0).nonzero().amax()) + 1 if bias.any() else 1
-                seen = bias[..., :end]
-                given = given.masked_fill(~seen.any(-1, keepdim=True), 0)  # who sees nothing attends to nothing
-                lowest = torch.finfo(query.dtype).min
-                bias = torch.zeros(seen.shape, dtype=query.dtype).masked_fill_(~seen, lowest)
-            # Queries that share a head of keys are rows of one matrix.
-            asked = (query[:, :, part] * ctx.scale).reshape(len(keys), -1, query.shape[-1])
-            given = given.reshape(len(keys), -1, value.shape[-1])
-            scores = torch.bmm(asked, keys[:, :end].transpose(1, 2))
-            if bias is not None:
-                scores.view(len(query), heads, -1, end).add_(bias)
+        query, key, value = ctx.saved_tensors
+        all_keys, all_values = key.flatten(0, 1), value.flatten(0, 1)
+        by_query = torch.empty_like(query)
+        by_key, by_value = (torch.zeros(part.shape) for part in (all_keys, all_values))
+        for queries, keys, seen, added in ctx.blocks:
+            # Who sees nothing attends to nothing. Queries that share a head of keys are rows of one matrix.
+            given = gradient.transpose(1, 2)[:, :, queries]
+            given = (given * seen.any(-1, keepdim=True)).reshape(len(all_keys), -1, value.shape[-1])
+            asked = (query[:, :, queries] * ctx.scale).reshape(len(all_keys), -1, query.shape[-1])
+            scores = torch.bmm(asked, all_keys[:, keys].transpose(1, 2))
+            scores.view(*query.shape[:2], -1, scores.shape[-1]).add_(added)
             likely = scores.softmax(-1)
-            change = torch.bmm(given, values[:, :end].transpose(1, 2))
+            change = torch.bmm(given, all_values[:, keys].transpose(1, 2))
             change = torch._softmax_backward_data(change, likely, -1, query.dtype)
-            by_query[:, :, part] = (
-                torch.bmm(change, keys[:, :end]).mul_(ctx.scale).view(len(query), heads, -1, query.shape[-1])
-            )
-            by_key[:, :end] += torch.bmm(change.transpose(1, 2), asked)
-            by_value[:, :end] += torch.bmm(likely.transpose(1, 2), given)
-        return by_query, by_key.to(key.dtype).view_as(key), by_value.to(value.dtype).view_as(value), None, None, None
+            asking = torch.bmm(change, all_keys[:, keys]).mul_(ctx.scale)
+            by_query[:, :, queries] = asking.view(*query.shape[:2], -1, query.shape[-1])
+            by_key[:, keys] += torch.bmm(change.transpose(1, 2), asked)
+            by_value[:, keys] += torch.bmm(likely.transpose(1, 2), given)
+        return by_query, by_key.to(key.dtype).view_as(key), by_value.to(value.dtype).view_as(value), None, None
+
+
+def _attended(
+    module: Any, slow: Any, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, **kwargs: Any
+) -> Any:
+    """A layer of attention whose queries and keys are rotated in one pass; the library's own where states are kept."""
+    shape = *hidden_states.shape[:-1], -1, module.head_dim
+    if not torch.is_grad_enabled() or kwargs.get("past_key_values") is not None:
+        return slow(hidden_states, position_embeddings, attention_mask, **kwargs)
+    query, key, value = (layer(hidden_states).view(shape) for layer in (module.q_proj, module.k_proj, module.v_proj))
+    cos, sin = (part[:, :, None] for part in position_embeddings)
+    query, key, value = (
+        part.transpose(1, 2) for part in (_Rotated.apply(query, cos, sin), _Rotated.apply(key, cos, sin), value)
+    )
+    dropout = module.attention_dropout if module.training else 0.0
+    found, _ = attention(module, query, key, value, attention_mask, dropout, module.scaling, **kwargs)
+    return module.o_proj(found.flatten(2)), None
+
+
+class _Rotated(torch.autograd.Function):
+    """Queries or keys (B, T, H, D) turned by the angles of their places, as (cos, sin) (B, T, 1, D), whose halves are alike."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        ctx.cos, ctx.sin = cos[..., :half].float(), sin[..., :half].float()
+        return _turned(x, ctx.cos, ctx.sin)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return _turned(gradient, ctx.cos, -ctx.sin), None, None
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.float().chunk(2, -1)
+    turned = torch.empty(x.shape, dtype=x.dtype)
+    torch.addcmul(first * cos, second, sin, value=-1, out=turned[..., : first.shape[-1]])
+    torch.addcmul(second * cos, first, sin, out=turned[..., first.shape[-1] :])
+    return turned
+
+
+def _normed(module: Any, slow: Any, x: Tensor) -> Tensor:
+    """Divide by the root of the mean square; under autocast at once in the precision of the matrix products that follow."""
+    cast = torch.is_autocast_enabled("cpu")
+    dtype = torch.get_autocast_dtype("cpu") if cast else x.dtype
+    if dtype is not torch.bfloat16 or not torch.is_grad_enabled():
+        return slow(x)  # type: ignore[no-any-return]
+    return _Normed.apply(x, module.weight, module.variance_epsilon, dtype)  # type: ignore[no-any-return]
+
+
+class _Normed(torch.autograd.Function):
+    """RMSNorm, computed in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float, dtype: torch.dtype) -> Tensor:
+        whole = x.float()
+        norm = torch.linalg.vector_norm(whole, dim=-1, keepdim=True)
+        scale = norm.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
+        ctx.save_for_backward(x, weight, scale)
+        return torch.mul(whole * scale, weight, out=torch.empty(x.shape, dtype=dtype))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, scale = ctx.saved_tensors
+        unit = x.float() * scale
+        given = gradient * unit
+        by_weight = given.flatten(0, -2).sum(0).to(weight.dtype) if ctx.needs_input_grad[1] else None
+        along = (given @ weight.float()).unsqueeze_(-1).div_(-x.shape[-1])
+        by_x = unit.mul_(along).addcmul_(gradient.float(), weight.float()).mul_(scale)
+        return by_x.to(x.dtype), by_weight, None, None
 
 
 def _is_plain(module: Any) -> bool:

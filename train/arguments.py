@@ -15,7 +15,7 @@ from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from remedy.messages import install
-from remedy.models.cpu_training import use_fast_layers
+from remedy.models.cpu_training import keep_freed_memory, use_fast_layers
 from remedy.models.decoder import Block, DecoderForCausalLM
 from remedy.models.protocol import CausalLM
 from remedy.processes import module_command, this_process
@@ -169,6 +169,7 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
         rounded = [weight for weight in model.parameters() if weight.requires_grad]
     for weight in rounded:  # PEFT leaves whole embeddings in the precision of frozen weights
         weight.data = weight.data.float()
+    keep_freed_memory()
     if not config.train.torch_compile:
         use_fast_layers(model)
     options = Trainer.get_optimizer_cls_and_kwargs(arguments)[1]

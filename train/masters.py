@@ -25,13 +25,20 @@ class MasterWeights(torch.optim.AdamW):
         for weight in self.masters:
             weight.data = weight.data.bfloat16()
 
+    @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for weight, master in self.masters.items():
-            master.grad = None if weight.grad is None else weight.grad.float()
-        super().step()
-        for weight, master in self.masters.items():
-            weight.data.copy_(master)
-            master.grad = None
+        groups, rounded = self.param_groups, {master: weight for weight, master in self.masters.items()}
+        for group in groups:
+            for master in group["params"]:  # one after the other: what is cast stays in the processor's cache
+                weight = rounded.get(master)
+                if weight is not None:
+                    master.grad = None if weight.grad is None else weight.grad.float()
+                self.param_groups = [{**group, "params": [master]}]
+                super().step()
+                if weight is not None:
+                    weight.data.copy_(master)
+                    master.grad = None
+        self.param_groups = groups
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         super().zero_grad(set_to_none)

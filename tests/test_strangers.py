@@ -118,8 +118,8 @@ def here(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 TRACERS = ({"isolation": "trusted"}, {"isolation": "none"}, {"python": "x/python3.11"})
 RUNNING = (
     "evaluate x e.yaml --out evaluated",
-    "simulate x program.py --max-new-tokens 8",
-    "simulate x program.py --max-new-tokens 8 --constrain control_flow --check",
+    "simulate x program.py max_new_tokens=8",
+    "simulate x program.py max_new_tokens=8 --forcing control_flow --check",
     "show x",
 )
 """Commands that may run programs or start an interpreter."""

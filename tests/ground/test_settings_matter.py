@@ -45,7 +45,7 @@ def configurations(own: Path) -> Iterator[dict[str, Any]]:
     yield from ({"task": programs, "format": form} for form in ("cwm", "cwm_numbered", "repl"))
     yield from ({"task": task, "format": form} for task, form in zip((strings, *others), ("cwm", "symbolic", "repl")))
     yield {"task": {"kind": "composition", "family": "string_operations", "parallel": 4, "split_by": "inputs"}}
-    yield {"task": {"kind": "composition"}, "string_encoding": "spaced"}
+    yield {"task": {"kind": "composition", "depth": [1, 3]}, "string_encoding": "spaced"}
     yield {"task": permutation, "reveal": {"spacing": 4}}
     yield from ({"task": task, "reveal": {"answer_only": True}} for task in (permutation, strings, programs))
 

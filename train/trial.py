@@ -53,7 +53,7 @@ class _Sample(Rows):
 
 
 class _Clock(TrainerCallback):
-    """Seconds at which training began and steps ended: on a CPU those of the processor for each thread, which hardly hang on what else
+    """Seconds at which training began and steps ended: on a CPU those of the processor for each thread, which hang less on what else
     it does. It ends training when its time is over, and lets nothing be saved."""
 
     def __init__(self) -> None:

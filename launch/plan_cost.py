@@ -81,8 +81,8 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
             f"All that was measured takes {duration(total)} one after another, {duration(total / at_once)} if {at_once} at a time are "
             f"as fast as one alone.{left} Measured: of the first training of each row, steps of each stage, alone, with "
             f"{plural(config.threads, 'thread')} (on a CPU the processor's time, which other programs can raise by half), and a "
-            "process's memory at its peak. Inferred: all other steps and trainings, by number; stages for which time was short, by their "
-            "tokens. Not measured: evaluation, validation, saving."
+            "process's memory at its peak. Inferred: all other steps and trainings, by number; stages for which time was short, by "
+            "their tokens. Not measured: evaluation, validation, saving."
         )
     for remark in remarks:
         console.print(remark, highlight=False)

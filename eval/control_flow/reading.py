@@ -1,4 +1,4 @@
-"""A program's bytecode, read by the interpreter that runs it."""
+"""Bytecode of a program, read by the interpreter that runs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ json.dump(reply, sys.stdout)
 
 
 def bytecode_of(program: Program, python: str | None) -> Bytecode:
-    """Return a program's bytecode as the interpreter `python` compiles it; None: ours."""
+    """Return a program's bytecode as the interpreter `python` compiles it (None: this one).
+
+    Raises:
+        ControlFlowError: the bytecode cannot be read.
+        ProgramError: the program does not compile or has no entry point.
+    """
     interpreter = isolation.find_interpreter(python).path
     if interpreter == sys.executable:
         return read_bytecode(program)

@@ -1,5 +1,7 @@
-"""Decoding under a constraint, which knows the program and no truth: what must come is fed, where several tokens may come the model
-chooses among them, and text is its own until it ends it."""
+"""Decoding under a constraint, which knows the program and not the true trace.
+
+A token that must come is fed. Among several allowed tokens the model chooses. Free text is the model's own until it ends it.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class ConstrainedCursor(Cursor):
-    """Walks a trace from where its prompt ends. The model writes one run, to the end-of-text token, as if it were free.
+    """Cursor over a trace that is written under a constraint.
 
-    `truth`: its context is the prompt; what follows, if anything does, is guessed to be written next, and changes no token.
-    `max_new_tokens`: limit on the tokens of the trace, as where it is written freely: those that are certain count. What ends a text,
-    the closing token or any special one, is the model's; in the trace stands the closing one.
+    The trace is one run, up to the end-of-text token. `truth`: its context is the prompt; its other tokens only serve as a draft
+    and change no result. `max_new_tokens` includes certain tokens. The model ends a free text with any special token; the trace
+    then holds the closing one.
     """
 
     def __init__(
@@ -49,11 +51,11 @@ class ConstrainedCursor(Cursor):
 
     @property
     def remaining(self) -> int:
-        """Return how many tokens may yet be written, with those that are certain."""
+        """Return how many tokens may still be written, certain ones included."""
         return self.max_new_tokens - len(self.current)
 
     def prompt(self) -> list[int]:
-        """All that is seen here, with what is certain after it."""
+        """Return all that is seen here, with the certain tokens that follow it."""
         self.run = 1
         while not self._full and (token := self.allowed.certain) is not None:
             self._write(token, 0.0, Held(certain=True))
@@ -69,7 +71,7 @@ class ConstrainedCursor(Cursor):
 
     @property
     def _full(self) -> bool:
-        """Say if a limit ends the trace here, or nothing at all may follow."""
+        """Return whether the limit is reached or nothing may follow."""
         stuck = not self.allowed.ids and not self.place.done
         return stuck or len(self.current) >= self.max_new_tokens
 

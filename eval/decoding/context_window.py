@@ -1,7 +1,7 @@
-"""Context that a row still sees, with a memory (`data.memory`).
+"""Tokens that a row with a memory (`data.memory`) still sees.
 
-A row forgets where a frame is closed: what it still sees is then read anew, at positions that begin anew, as in a row of training
-(`data_gen.window_examples`). Nothing here knows what is fed, or how the next token is found.
+When a frame ends, older frames may be forgotten. The remaining tokens are then read again at new positions, as in a training window
+(`data_gen.window_examples`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from remedy.data_gen.roles import Special
 
 
 class Sight:
-    """Context of one row: its program, the closed frames that its memory holds (None: all), and the one that is open. Which calls
-    are open is told by the frames that it has read, by their special tokens: one that has not those of any event opens and ends
-    none. `size`: the number of these tokens."""
+    """Tokens that one row sees: its context, the remembered frames and the open frame.
+
+    Without a memory (None) all frames are remembered. Special tokens of the frames show which calls are open; a frame whose special
+    tokens match no event opens and ends no call. `size` is the number of tokens seen.
+    """
 
     def __init__(self, context: Sequence[int], memory: Memory | None, special_ids: Mapping[Special, int]) -> None:
         self._context = context
@@ -29,16 +31,18 @@ class Sight:
 
     @property
     def forgets(self) -> bool:
-        """Say if it ever does."""
         return self._in_sight is not None
 
     @property
     def lasting(self) -> int:
-        """Count the tokens at the beginning that are there again whenever a frame was forgotten; none where that never is."""
+        """Count the tokens at the beginning that are never forgotten; 0 without a memory."""
         return len(self._context) if self.forgets else 0
 
     def take(self, token: int, closes: bool) -> bool:
-        """Take in a token. `closes`: it is its frame's last. Whether a frame was forgotten, so that the rest has to be read anew."""
+        """Add a token and return whether a frame was forgotten.
+
+        The caller must then read all tokens again. `closes`: whether the token is the last of its frame.
+        """
         self._open.append(token)
         self.size += 1
         if not closes:
@@ -51,7 +55,10 @@ class Sight:
         return bool(gone)
 
     def reach(self, tokens: Iterable[tuple[int, bool]]) -> int | None:
-        """Count the tokens, of those given to `take`, that come before the one with which a frame is forgotten; None: none is."""
+        """Count the given tokens before a frame is forgotten; None if none is.
+
+        `tokens`: pairs as `take` receives them.
+        """
         if self._in_sight is None:
             return None
         in_sight, frame = self._in_sight.copy(), list(self._open)
@@ -64,5 +71,5 @@ class Sight:
         return None
 
     def tokens(self) -> list[int]:
-        """All that is seen, in order."""
+        """Return all tokens that are seen, in order."""
         return [*self._context, *chain.from_iterable(self._closed.values()), *self._open]

@@ -1,8 +1,8 @@
-"""Tokens that a program's control flow allows next in a written trace.
+"""Token masks from a program's control flow.
 
-Between separators, which are ids and never text, an event is one token and an ACTION is one of a few source lines, each of which a
-tokenizer cuts in one way: a trie over the frames that may come says which tokens may follow (De Cao et al., "Autoregressive entity
-retrieval", 2021). STATE and VALUE are free text. What is allowed alone need not be asked of a model.
+Separators and events are single special tokens. An action is one of a few source lines, each with one tokenisation, so a trie over
+the possible frames gives the allowed tokens (De Cao et al., "Autoregressive entity retrieval", 2021). State and value are free
+text.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from remedy.models.tokenizer import TraceTokenizer
 
 WITH_LOCALS = frozenset({Event.CALL, Event.LINE})
 Symbols = tuple[int, ...]
-"""Tokens, and free texts: `~token` is a text that this token closes."""
+"""Tokens and free texts: `~token` is a free text that this token closes."""
 
 
 class Trie:
-    """Frames that have beginnings in common. One that ends has `steps`: what it may stand for."""
+    """Prefix tree over frames.
+
+    The node at the end of a frame holds the `steps` that the frame may stand for.
+    """
 
     __slots__ = ("next", "steps")
 
@@ -43,15 +46,15 @@ class Trie:
 
     @property
     def closing(self) -> int | None:
-        """Return the token that closes the free text that comes next; None if none does."""
+        """Return the token that closes the free text which comes next; None if none does."""
         return next((~symbol for symbol in self.next if symbol < 0), None)
 
 
 class TraceGrammar:
-    """The traces of one program as a tokenizer and a format write them.
+    """Grammar of one program's traces for a tokenizer and a format.
 
     Raises:
-        ControlFlowError: as `check`.
+        ControlFlowError: as in `check`.
     """
 
     def __init__(
@@ -75,10 +78,10 @@ class TraceGrammar:
 
     @staticmethod
     def check(format: str, reveal: RevealConfig) -> None:
-        """Say if traces that are written so can be told.
+        """Check that a format with these states can be decoded under control flow.
 
         Raises:
-            ControlFlowError: the format has no events to tell frames by, or frames are left out.
+            ControlFlowError: the format writes no events, or frames are left out.
         """
         if not isinstance(FORMATS[format], Cwm):
             known = ", ".join(name for name, one in FORMATS.items() if isinstance(one, Cwm))
@@ -92,7 +95,10 @@ class TraceGrammar:
             )
 
     def start(self, exceptions: Exceptions = "all") -> TokenWalk:
-        """After the prompt, which in most formats ends with the entry's CALL. `exceptions`: see `ControlFlow.start`."""
+        """Return the state after the prompt, which in most formats ends with the entry's CALL.
+
+        `exceptions`: see `ControlFlow.start`.
+        """
         walk = self.flow.start(exceptions)
         if self.seeded:
             after = walk.advance(walk.allowed())
@@ -101,7 +107,7 @@ class TraceGrammar:
         return self.at(walk)
 
     def at(self, walk: Walk) -> TokenWalk:
-        """Return where the next frame begins."""
+        """Return the state at the start of the next frame."""
         return TokenWalk(self, walk, self.frames(walk.allowed()))
 
     def _frames(self, allowed: frozenset[Step]) -> Trie:
@@ -124,12 +130,12 @@ class TraceGrammar:
 
 @dataclass(slots=True, eq=False)
 class TokenWalk:
-    """A place in a trace that is being written. It does not change: `after` gives another, so that guesses can be taken back."""
+    """Immutable state of the grammar within a trace; `after` returns a new one."""
 
     grammar: TraceGrammar
     walk: Walk
     node: Trie
-    """How far the frame is written that comes after those that `walk` has read."""
+    """Position in the frame that follows those which `walk` has read."""
 
     @property
     def done(self) -> bool:

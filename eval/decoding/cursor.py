@@ -1,4 +1,4 @@
-"""Forced decoding: a walk over one example that hands out the tokens that are fed (`forcings`) and takes those that a model writes."""
+"""Forced decoding: a cursor feeds tokens of some roles and takes the model's for others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Generated(NamedTuple):
-    """Tokens generated in place of the true ones from `start` to `stop` (exclusive), with the log-probability of each.
+    """Tokens generated in place of the true ones from `start` to `stop` (exclusive).
 
-    `complete` is false when a limit cut them. `held`: under a constraint, how each came about; a token that was fed has the
-    log-probability 0, one that ends a text that of the special token which the model wrote for it.
+    `complete` is false if a limit cut the run. `held` holds the origin of each token under a constraint. A fed token has
+    log-probability 0. A closing token has the log-probability of the special token that the model wrote in its place.
     """
 
     start: int
@@ -28,24 +28,22 @@ class Generated(NamedTuple):
 
     @property
     def asked(self) -> int:
-        """Count those that the model wrote."""
+        """Count the tokens that the model wrote."""
         return len(self.ids) - sum(one.certain for one in self.held)
 
 
 class Cursor:
-    """Walks one example: hands out fed tokens, takes generated ones, and knows when a generated run ends.
+    """Cursor over one example: feeds tokens, takes generated ones and ends runs.
 
-    It knows no model: whoever asks one, here or on a server, hands it what was predicted, and may guess what is read next: from what is
-    `ahead` in the truth or, out of step, from what the run looks like. Guesses change nothing but how often the model is asked.
+    It calls no model. The caller passes predictions in, and may use `ahead` to draft tokens; drafts change no result.
 
-    A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
-    which belongs to it, or at a limit, which alone ends it where `exact` is asked for; an event is a run of its own, of one
-    token, whatever that is. A run at the end of the example ends with the end-of-text token. `longest`: how many tokens the
-    model can read at once; where a row comes to it, its run is cut, and later runs are left empty.
+    A run between fed tokens ends when the model writes the true next token or any special token, neither of which belongs to the
+    run, or at a limit. With `exact`, only the limit ends it: the length of the true run. An event is a run of one token. The last
+    run of an example ends with the end-of-text token. `longest`: most tokens that the model can read; at this length the run is cut
+    and later runs stay empty.
 
-    `memory`: which frames it sees before the one that it is at (None: all). Where it forgets one it waits to be read anew. Frames
-    that are written freely end where the model says so; else, and where every token has its place, they are the true ones. What they
-    are, calls or returns, the tokens say that it has read, whoever wrote them.
+    `memory`: which frames are seen before the current one (None: all). When a frame is forgotten, the row `waits` to be read again.
+    Frames end at FRAME_SEP where the model writes the structure, else where the true frames end.
     """
 
     def __init__(
@@ -87,12 +85,12 @@ class Cursor:
 
     @property
     def over(self) -> bool:
-        """Say if nothing is left for the model to write: what is fed after its last run is read for nothing."""
+        """Return whether the model has nothing left to write."""
         return self.run > self.written
 
     @property
     def settled(self) -> bool:
-        """Say if the next token, or the end, is known without asking the model."""
+        """Return whether the next token, or the end, is known without the model."""
         if self.done or self.waits:
             return True
         start, stop, is_fed = self.runs[self.run]
@@ -102,8 +100,10 @@ class Cursor:
         return ended is not None and (last or (ended and self.runs[self.run + 1][2]))
 
     def ahead(self, most: int) -> tuple[int, list[int]] | None:
-        """Find where in the truth the row is, as long as what is read is in step with it, and at most so many true tokens that
-        follow and are seen together; None in a run that has left it."""
+        """Return the row's position in the truth and true tokens that follow it.
+
+        At most `most` tokens, all seen together. None if the run has left the truth.
+        """
         if self.done or not self.in_step:
             return None
         start, _, is_fed = self.runs[self.run]
@@ -114,11 +114,14 @@ class Cursor:
 
     @property
     def among(self) -> list[int] | None:
-        """The tokens that the next one is chosen among; None: all there are, or it is settled."""
+        """Return the tokens that the model chooses among; None for all, or if settled."""
         return None
 
     def resumed(self, tokens: list[int], count: int) -> list[int]:
-        """Cut tokens that may be read next after the first that ends the run, and add what is fed after it; at most `count`."""
+        """Cut drafted tokens after the first that ends the run, and append fed tokens.
+
+        At most `count` tokens are returned then.
+        """
         stop = self.runs[self.run][1]
         if stop == len(self.ids):
             return tokens
@@ -129,7 +132,7 @@ class Cursor:
 
     @property
     def remaining(self) -> int:
-        """Count the tokens that the model may yet write of its run, with the one that ends it where that is not read."""
+        """Count the tokens that the model may still write in its run, its end included."""
         start, stop, last, length = self._writing()
         if self.roles[start] == Role.EVENT and not last:
             return 1
@@ -137,7 +140,7 @@ class Cursor:
 
     @property
     def stops(self) -> list[int]:
-        """The tokens of which any ends the model's run."""
+        """Return the tokens that end the model's run."""
         start, stop, last, _ = self._writing()
         if last:
             forgets = self.frame_end is not None and self.sight.forgets
@@ -147,7 +150,7 @@ class Cursor:
         return sorted({*self.tokenizer.special_ids.values(), self.ids[stop]})
 
     def _writing(self) -> tuple[int, int, bool, int]:
-        """Start and stop of the run that the model's next token is of, whether it is the last, and how much of it is written."""
+        """Return start, stop, whether last, and written length of the model's next run."""
         first = self.run
         if self.current and self.run < self.written and self.roles[self.runs[self.run][0]] == Role.EVENT:
             first += 1  # an event is one token, and the next one is of what follows
@@ -155,8 +158,10 @@ class Cursor:
         return *self.runs[run][:2], run + 1 == len(self.runs), len(self.current) if run == self.run else 0
 
     def prompt(self) -> list[int]:
-        """Collect what the model reads at once: all that is seen here, and what is fed before the next token that it writes, if it
-        writes any; else, or where that is more than it can read, the example is done."""
+        """Return all tokens that the model reads at once, up to its next prediction.
+
+        The example is done if the model writes nothing more, or if the prompt is longer than it can read.
+        """
         start, stop, is_fed = self.runs[self.run]
         if is_fed:
             for at in range(start + self.offset, stop):
@@ -170,7 +175,10 @@ class Cursor:
         return tokens
 
     def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT) -> int | None:
-        """The token that is read next; `predicted`: what was written, one of those to choose `among`. None: complete, or waits."""
+        """Return the token to read next; None if the example has ended or waits.
+
+        `predicted`: the model's choice, one of `among`.
+        """
         token = None if self.waits else self._next(predicted, logprob, cut)
         if token is None:
             return None
@@ -184,7 +192,7 @@ class Cursor:
         return token
 
     def _closes(self, token: int) -> bool:
-        """Say if a token that was just handed out is the last of its frame."""
+        """Return whether a token that was just handed out ends its frame."""
         if self.frame_end is not None:
             return token == self.frame_end
         start, _, is_fed = self.runs[self.run]
@@ -193,7 +201,7 @@ class Cursor:
         return self.exact and self._is_last(start + len(self.current) - 1)
 
     def _is_last(self, at: int) -> bool:
-        """Say if a place of the true sequence is the last of its frame, and another follows."""
+        """Return whether a position of the true sequence ends its frame and another frame follows."""
         return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
 
     def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
@@ -217,7 +225,7 @@ class Cursor:
         return None
 
     def _ended(self, start: int, stop: int, predicted: int | None = None) -> bool | None:
-        """Say if the run, which ends before the predicted token (None: whatever that is), is complete; None: it goes on."""
+        """Return whether the run, ended before the predicted token, is complete; None if it continues."""
         last = self.run + 1 == len(self.runs)
         if self.roles[start] == Role.EVENT and not last:
             return True if self.current else None
@@ -230,7 +238,7 @@ class Cursor:
         return self.exact and not last if len(self.current) >= self._limit(stop - start, last) else None
 
     def _cut(self) -> None:
-        """End the example here, its last token having no room to be read."""
+        """Close all runs, as the model cannot read the last token."""
         while not self.done:
             if self.runs[self.run][2]:
                 self.run += 1
@@ -251,7 +259,10 @@ class Cursor:
 
 
 def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
-    """Maximal stretches of fed and of other tokens, as (start, stop, fed); an event between fed separators stands alone."""
+    """Return the maximal runs of fed and of other tokens as (start, stop, fed).
+
+    An event between fed separators is a run of its own.
+    """
     flags = [role in fed for role in truth.roles]
     alone = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
     events = [role in alone for role in truth.roles]

@@ -1,4 +1,4 @@
-"""Generators of traces. `loop.py` is the plain loop that all are held to."""
+"""Generators of traces. `loop.py` defines the results that all others must reproduce."""
 
 from remedy.eval.generators.base import Generator, Request, Writer, Writing, Written, requests
 from remedy.eval.generators.loop import LoopGenerator

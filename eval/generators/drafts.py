@@ -1,5 +1,8 @@
-"""Drafts of what is read next: the truth, as long as a row is in step with it, and where it comes back into step; else copies of what
-was read before (Saxena, "Prompt lookup decoding", 2023). A wrong draft costs time alone: the model judges it."""
+"""Drafts of the tokens read next, for speculative decoding.
+
+A draft is the truth while a row follows it, and where it returns to it; else a copy of tokens read before (Saxena, "Prompt lookup
+decoding", 2023). The model verifies drafts, so a wrong one only costs time.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,25 @@ from collections.abc import Sequence
 from remedy.eval.decoding.cursor import Cursor
 
 GRAMS = (3, 1)
-"""Tokens that have to be alike for what followed them to be guessed again: fewer, where so many are nowhere."""
+"""Sizes of the n-grams that are looked up, in order: the shorter one only if the longer one is found nowhere."""
 LONGEST_MATCH = 64
-"""Tokens of a match that count: of two places the one with the longer match is taken, in the truth or in what was read."""
+"""Longest match that is counted, in tokens. Of two candidates, the one with the longer match is taken."""
 CANDIDATES = 8
-"""Places that are looked at on either side of the one where the row is expected, of those with the same last tokens."""
+"""Number of candidates examined on either side of the expected position."""
 
 
 class _Copied:
-    """A sequence that a row may follow: where every few of its tokens stand."""
+    """Index of the n-grams of a sequence that a row may follow."""
 
     def __init__(self) -> None:
         self._seen = 0
         self._after: dict[tuple[int, ...], list[int]] = {}
 
     def found(self, tokens: Sequence[int], read: Sequence[int], expected: int) -> tuple[int, int] | None:
-        """Return how many of the tokens before a place are those that were read last, and the place: the one with most, of all that
-        are near the expected one, and of that itself."""
+        """Return the length of the best match with the last tokens read, and its position.
+
+        Candidates are the expected position and those near it.
+        """
         self._grow(tokens)
         places = next((places for size in GRAMS if (places := self._after.get(tuple(read[-size:])))), [])
         middle = bisect(places, expected)
@@ -39,7 +44,7 @@ class _Copied:
         return matched, place
 
     def _grow(self, tokens: Sequence[int]) -> None:
-        """Take in all but what follows the last token, which nothing is known to follow."""
+        """Add all tokens but those after the last, which nothing is known to follow."""
         for end in range(self._seen + 1, len(tokens)):
             for size in GRAMS:
                 if size <= end:
@@ -48,7 +53,7 @@ class _Copied:
 
 
 class Drafter:
-    """Drafts for one example. `cursor`: where the row stands in it."""
+    """Drafts for one example."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
@@ -56,10 +61,10 @@ class Drafter:
         self._own = _Copied()
         self._forgotten = 0
         self._back = self._truthful = True
-        """Whether the last draft was of the truth, and whether the next is where both look as likely."""
+        """Whether the last draft came from the truth, and whether the truth is preferred if both candidates match equally."""
 
     def draft(self, read: Sequence[int], room: int, reach: int) -> list[int]:
-        """Return what may follow the tokens that were read: of the truth, in step, up to `room` tokens, else up to `reach`."""
+        """Return tokens that may follow those read: at most `room` on the truth, else `reach`."""
         cursor = self.cursor
         if not cursor.done and cursor.run + 1 == len(cursor.runs) and not cursor.runs[cursor.run][2]:
             # Nothing is fed after the last run: what the row may not write is not read.
@@ -82,17 +87,17 @@ class Drafter:
         return cursor.resumed((tokens * math.ceil(count / len(tokens)))[:count], count)
 
     def judged(self, right: bool) -> None:
-        """The last draft was right throughout, or not."""
+        """Record whether the last draft was right throughout."""
         self._truthful = self._back == right
 
     def renew(self, forgotten: int) -> None:
-        """Return to what is left where so many of the tokens that were read have been forgotten."""
+        """Restart after this number of read tokens has been forgotten."""
         self._own = _Copied()
         self._forgotten += forgotten
 
 
 def _matched(sequence: Sequence[int], place: int, read: Sequence[int]) -> int:
-    """Return how many tokens before the place are those that were read last."""
+    """Count the tokens before the position that equal the last tokens read."""
     count = 0
     while count < min(LONGEST_MATCH, place, len(read)) and sequence[place - 1 - count] == read[-1 - count]:
         count += 1

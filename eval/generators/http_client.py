@@ -1,5 +1,8 @@
-"""JSON over HTTP to one server. What may pass is tried again with growing pauses: no reply in time, a dropped connection, a broken
-reply, a server that is busy or fails. What will not pass is one line."""
+"""JSON over HTTP to one server, with retries.
+
+Time-outs, dropped connections, broken replies and a busy or failing server are retried with growing pauses. Other failures become a
+message of one line.
+"""
 
 from __future__ import annotations
 
@@ -23,33 +26,34 @@ from remedy.speed import duration
 log = logging.getLogger(__name__)
 BUSY = frozenset({408, 425, 429})
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
-"""Bounds in seconds of the first pause and of any: drawn below a bound that doubles, so that many do not come back at once."""
+"""Bounds of the first and of any pause, in seconds. Pauses are random below a doubling bound, so that clients do not return
+together."""
 CONNECT = 10.0
-"""Seconds that a connection may take."""
+"""Time-out for opening a connection, in seconds."""
 QUIET = 10.0
-"""Seconds between two lines that say that requests fail."""
+"""Least time between two warnings, in seconds."""
 LARGEST = 256 << 20
-"""Bytes of a reply; one of more is none that was asked for."""
+"""Largest accepted reply, in bytes."""
 
 
 class ServerClosed(UserError):
-    """A server that has not answered for as long as it was waited for."""
+    """Server that has not answered within the backend's patience."""
 
 
 class Refused(UserError):
-    """A request that a server will not answer, however often it is asked."""
+    """Request that a server rejects for good."""
 
 
 class _Passing(Exception):
-    """Failure that may pass."""
+    """Failure that is retried."""
 
 
 class _Late(_Passing):
-    """No reply in time."""
+    """Reply that did not come in time."""
 
 
 class HttpClient:
-    """A server's address. Connections are open inside `opened` alone. `most`: connections at a time.
+    """Client of one server, with connections inside `opened`. `most`: connections at a time.
 
     Raises:
         UserError: the key cannot be sent.
@@ -66,7 +70,7 @@ class HttpClient:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Connections of the running event loop."""
+        """Open connections in the running event loop."""
         async with httpx.AsyncClient(
             headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {self.key}"} if self.key else {})},
             limits=httpx.Limits(max_connections=self.most, max_keepalive_connections=self.most),
@@ -75,7 +79,11 @@ class HttpClient:
             yield
 
     async def look(self, path: str) -> Mapping[str, Any]:
-        """Return what is to be read at a path, at once or not at all: a UserError."""
+        """Return the content of a path, without retries.
+
+        Raises:
+            UserError: there is none.
+        """
         try:
             return await self._once("GET", path, None, self.backend.timeout)
         except _Passing as error:
@@ -83,11 +91,11 @@ class HttpClient:
             raise UserError(f"{url}: {error}: is the server started, and is this its address?") from None
 
     async def ask(self, path: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The reply to a request, which is sent until there is one.
+        """Return the reply to a request, which is retried.
 
         Raises:
-            ServerClosed: there was none for as long as the backend's patience lasts.
-            Refused: the server will not answer it.
+            ServerClosed: there was no reply within the backend's patience.
+            Refused: the server rejects it.
         """
         begin, timeout = time.monotonic(), self.backend.timeout
         tries = AsyncRetrying(

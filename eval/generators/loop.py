@@ -1,5 +1,7 @@
-"""The plain loop: one token of each row at a time. It defines what greedy decoding is; other generators are held to it by tests, and
-models are read so that carry nothing from token to token."""
+"""Plain loop of greedy decoding: one token of each row at a time.
+
+It defines the right result: tests hold other generators to it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class LoopGenerator:
-    """Any reader, asked for one token of each row at a time. `batch_size`: examples written at a time."""
+    """Generator that reads one token of each row at a time.
+
+    `batch_size`: examples at a time.
+    """
 
     name = "the model"
     context: ContextLimit | None = None
@@ -43,7 +48,7 @@ class LoopGenerator:
         return found
 
     def batch(self, asked: Sequence[Request], writing: Writing) -> Iterator[Written]:
-        """Return what is written of examples that are read together."""
+        """Yield the outputs for examples that are read together."""
         if writing.fed == frozenset(Role):
             examples = [one.example for one in asked]
             return map(Written, predict(self.reader, self.tokenizer, examples, writing.predicted, writing.memory))
@@ -56,11 +61,10 @@ class LoopGenerator:
 def decode_as(
     reader: ModelReader, tokenizer: TraceTokenizer, asked: Sequence[Request], writing: Writing
 ) -> list[list[Generated]]:
-    """Greedy decoding of a batch; per example, the runs the model wrote, in order.
+    """Decode a batch greedily; return the runs that the model wrote for each example.
 
-    Prompts are read at once, each from its own first token; from there all examples step together and only fed tokens differ. A row
-    that comes to the reader's limit is cut there. With a memory, a row that forgets a frame waits until all others have come to such a
-    place, or to their end; then all that wait are read anew together.
+    Prompts are read at once, then all examples step together. At the reader's limit a row is cut. With a memory, a row that forgets
+    a frame waits until all others wait or have ended; then all waiting rows are read again together.
     """
     cursors = [cursor_of(one, writing, tokenizer, reader.limit) for one in asked]
     while waiting := [cursor for cursor in cursors if not cursor.done]:
@@ -74,7 +78,7 @@ def decode_as(
 
 
 def _step(reader: ModelReader, cursors: Sequence[Cursor], prompts: Sequence[Sequence[int]]) -> None:
-    """Read the prompts and then token by token, until every row is complete or waits."""
+    """Read the prompts, then token by token until every row is complete or waits."""
     logits = reader.prefill(prompts)
     while True:
         found = most_likely(logits)
@@ -94,8 +98,10 @@ def predict(
     predicted: frozenset[Role],
     memory: Memory | None = None,
 ) -> list[list[Generated]]:
-    """Teacher forcing: the token the model would write in place of each token whose role is in `predicted`, given the true
-    ones before it that its `memory` holds, as one run for every stretch of them."""
+    """Return the model's predictions in place of true tokens (teacher forcing).
+
+    A prediction follows the true tokens that `memory` holds. Each stretch of `predicted` roles is one run.
+    """
     ids = [[0] * len(example.ids) for example in examples]
     logprobs = [[0.0] * len(example.ids) for example in examples]
     # One at a time: float32 logits take room.
@@ -112,8 +118,11 @@ def predict(
 def _in_windows(
     reader: ModelReader, examples: Sequence[Encoded], memory: Memory | None, special_ids: Mapping[Special, int]
 ) -> Iterator[tuple[int, Window, Tensor]]:
-    """The true sequences in parallel passes, as many windows at once as there are examples: an example's number, one of its windows,
-    and the logits (N, V) for the tokens that are predicted in it, up to its end: all but the very first token of an example."""
+    """Yield an example's number, one of its windows, and the logits (N, V) in it.
+
+    The logits predict the last N tokens of the window: all that it predicts, except the very first token of an example. As many
+    windows as there are examples are read in parallel.
+    """
     found = [
         (number, window, example)
         for number, example in enumerate(examples)

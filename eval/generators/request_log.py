@@ -1,5 +1,7 @@
-"""Log of the traces written so far of a condition that is not done, a line for each. An evaluation that is killed, or whose server
-goes away, goes on from there, on any number of processes."""
+"""Log of the outputs of an unfinished condition, one line each.
+
+An interrupted evaluation continues from it, on any number of processes.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ from remedy.settings import UserError
 
 
 class Journal:
-    """A folder of files of lines: what a line that was being written says is written again. All files are read, and the process's own
-    is written."""
+    """Folder of log files, one per process.
+
+    All are read; only the process's own is written. A line that was not finished is ignored, and its example is written again.
+    """
 
     def __init__(self, folder: Path, evaluation: str, rank: int = 0) -> None:
-        """`evaluation`: which one it belongs to; lines of another are not looked at. `rank`: the process's number."""
+        """Read the log. Lines of another `evaluation` are ignored. `rank`: the process's number."""
         self.folder = folder
         self.path = folder / f"{rank}.jsonl"
         self.evaluation = evaluation
@@ -41,11 +45,11 @@ class Journal:
         return len(self._held)
 
     def find(self, truth: Encoded, writing: Writing) -> Written | None:
-        """Return what was written of an example, if that is known."""
+        """Return the logged output for an example; None if there is none."""
         return self._held.get(self._key(truth, writing)) if self._held else None
 
     def add(self, truth: Encoded, writing: Writing, written: Written) -> None:
-        """Keep what was written of an example, at once."""
+        """Append an output to the log."""
         text = json.dumps([self._key(truth, writing), written.near_ties, [list(run) for run in written.runs]])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with writing_to(self.path), self.path.open("a", encoding="utf-8") as file:
@@ -53,7 +57,7 @@ class Journal:
         self._torn = False
 
     def clear(self) -> None:
-        """Forget all: it is kept elsewhere."""
+        """Delete the log."""
         self._held, self._torn = {}, False
         if self.folder.exists():
             shutil.rmtree(self.folder)
@@ -74,7 +78,7 @@ class Journal:
 
 
 class Kept(NamedTuple):
-    """A generator whose traces are kept as they come, and counted: those that the journal has are not written again."""
+    """Writer that logs each output, counts it, and reuses logged ones."""
 
     generator: Writer
     journal: Journal

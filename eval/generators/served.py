@@ -1,11 +1,10 @@
-"""A model on a server, asked by token ids: the truth is scored in one request, and what it departs from is written by others.
+"""Generator for a model on a server, by token ids.
 
-A request scores the true trace (`prompt_logprobs`): where the likeliest token is the true one throughout, nothing is decoded. From the
-first departure on the model writes, a request for a written run, whose prompt is all that stands so far: a server that caches prefixes
-reads each token once. Where the two likeliest tokens of a scored place are nearer than the server's own two ways of computing, the
-model writes that token, as it would in the plain loop. The cursor of that loop judges all replies, and walks over what is certain.
-Under a constraint, a request that begins with a choice carries a grammar of the next token alone, and the model writes on freely: as
-far as the constraint allows it, that stands.
+One request scores the true trace (`prompt_logprobs`). If each true token is the likeliest, nothing is decoded. After the first
+other token the model writes, one request per run, with all tokens so far as the prompt; a server with prefix caching reads each
+token once. At a near tie of a scored position the model writes the token, as in the plain loop. The plain loop's cursor verifies
+all replies and feeds certain tokens. Under a constraint, the grammar of a request allows the next token's choices and then
+anything; the part of the reply that the constraint allows is kept.
 """
 
 from __future__ import annotations
@@ -34,33 +33,33 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PIECE = 512
-"""Tokens that one request writes at most, so that its reply comes in time, and little is lost with it."""
+"""Most tokens that one request writes, so that replies come in time and little is lost with one."""
 REQUEST = 256.0
-"""How many tokens a server reads in the time that a request takes beside them."""
+"""Cost of a request, in tokens that a server reads in the same time."""
 DECODED = 8.0
-"""How many it reads in the time in which it writes one: of a model of 32B with 32 rows at a time, 0.16 ms against 1 ms."""
+"""Cost of a written token, in read tokens: for a 32B model with 32 rows at a time, 1 ms against 0.16 ms."""
 SHORT = round(REQUEST / DECODED)
-"""Tokens that are asked for where little of the last reply stood: as many as take as long as a request."""
+"""Tokens to request after little of the last reply was kept: they cost as much as a request."""
 CONNECTIONS = 512
-"""Requests at a time at most: more than a server computes at once, fewer than files that a process may have open."""
+"""Most concurrent requests: more than a server computes at once, and fewer than a process's open files."""
 
 
 class ServedGenerator:
-    """A backend's model."""
+    """Generator for a backend's model."""
 
     def __init__(
         self, backend: Backend, tokenizer: TraceTokenizer, name: str = "the model", batch_size: int = 100
     ) -> None:
-        """Connects, and tries what will be asked of the server. `batch_size`: examples that are under way at a time.
+        """Connect to the server and test it. `batch_size`: examples at a time.
 
         Raises:
-            UserError: it is not there, or cannot be used.
+            UserError: the server cannot be reached or used.
         """
         self.name, self.backend, self.tokenizer = name, backend, tokenizer
         self.at_once = min(batch_size, CONNECTIONS)
         self.client = HttpClient(backend, self.at_once)
         self.holds = False
-        """Whether it has been seen to hold its model to a grammar."""
+        """Whether the server was seen to apply a grammar."""
         self.server: Server = _run(connect(self.client, tokenizer, name))
         if self.about.batch_invariant in ("off", "unknown"):
             log.warning(
@@ -71,7 +70,7 @@ class ServedGenerator:
 
     @property
     def about(self) -> About:
-        """Facts of the server, which make an evaluation another one."""
+        """Return facts about the server, which identify an evaluation."""
         return self.server.about
 
     @property
@@ -91,7 +90,6 @@ class ServedGenerator:
         return _run(self._generate(asked, writing, done))
 
     async def _generate(self, asked: Sequence[Request], writing: Writing, done: Done) -> list[Written]:
-        """Each example as soon as there is room for it."""
         found: dict[int, Written] = {}
         waiting = iter(range(len(asked)))
 
@@ -139,7 +137,7 @@ class ServedGenerator:
         return Written(cursor.generated, row.near_ties)
 
     async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: Memory | None) -> list[Generated]:
-        """Teacher forcing: one request, or with a memory one for each window of it."""
+        """Predict true tokens (teacher forcing), in one request for each window."""
         ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
         for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
             seen = [truth.ids[place] for place in window.places]
@@ -150,14 +148,14 @@ class ServedGenerator:
         return predictions(truth, predicted, ids, logprobs)
 
     def _most(self, row: Row, reach: int) -> int:
-        """Return how many tokens are written, at most `reach`: of a near tie that token alone, as long as the truth may go on."""
+        """Return how many tokens to request: 1 for a near tie on the truth, else at most `reach`."""
         if row.undecided and not row.departed:
             return 1
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
         return max(1, min(row.cursor.remaining, reach, room))
 
     def _draft(self, row: Row, luck: _Luck) -> list[int]:
-        """The truth from here on, where it pays to have it scored: at first always."""
+        """Return the true tokens that are worth scoring; all at first."""
         cursor, read = row.cursor, len(row.read)
         true = None if row.undecided else cursor.ahead(len(cursor.ids) if self.limit is None else self.limit - read)
         if true is None:
@@ -170,15 +168,17 @@ class ServedGenerator:
 
 
 class _Luck:
-    """Record of how often a row wrote what is true: tokens that were, and how often it left the truth, or nearly. `reach`: how many
-    tokens it is asked for where a constraint may want others than it writes."""
+    """Agreement of a row with the truth: right tokens and departures so far.
+
+    `reach`: tokens to request under a constraint.
+    """
 
     def __init__(self) -> None:
         self.right = self.wrong = 0
         self.reach = SHORT
 
     def written(self, truth: Encoded, runs: Sequence[Generated], stood: bool) -> None:
-        """Runs that were written; `stood`: whether a constraint took all of them."""
+        """Count written runs. `stood`: whether a constraint allowed all of them."""
         self.reach = min(2 * self.reach, PIECE) if stood else SHORT
         for run in runs:
             right = run.ids == truth.ids[run.start : run.stop]
@@ -186,9 +186,9 @@ class _Luck:
             self.wrong += not right
 
     def worthwhile(self, cursor: Cursor, read: int, count: int) -> int:
-        """Return how many tokens of the truth are scored of a row that has read so many; 0 where writing them takes less.
+        """Return how many true tokens to score after `read` tokens; 0 if writing is cheaper.
 
-        A request that scores reads all of its prompt anew, and saves what is asked for and written up to the next departure.
+        A scoring request reads its whole prompt again. It saves requests and written tokens up to the next departure.
         """
         if not self.wrong:
             return count
@@ -200,7 +200,7 @@ class _Luck:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; in a thread of its own where an event loop runs already, as in a notebook."""
+    """Run a coroutine to its end, in a thread if an event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

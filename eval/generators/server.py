@@ -1,5 +1,4 @@
-"""Server at the other end: which model it has, how much it reads, and whether it can do what is asked of it. What would spoil an
-evaluation is found here, before the first program."""
+"""Server of a model: its facts, and tests before an evaluation."""
 
 from __future__ import annotations
 
@@ -23,13 +22,12 @@ from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 COMPARED = 64
-"""Ids of the vocabulary whose text is compared, beside those of special tokens."""
+"""Number of ids whose text is compared, besides special tokens."""
 DIFFERENT = 0.1
-"""Of these, the share that may read otherwise: versions of a tokenizer write some bytes and spaces differently."""
+"""Share of these that may differ: versions of a tokenizer write some bytes and spaces differently."""
 PROBES = 4
 WRITTEN = 24
-"""Sequences that a server is tried with at once, and the tokens that it writes of each: from these it is seen how far what it computes
-token by token is from what it computes of the same tokens at once."""
+"""Number of test sequences, and of tokens written after each. They show how far the model's two ways of computing differ."""
 
 
 class _Card(Reply):
@@ -43,8 +41,11 @@ class _Models(Reply):
 
 
 class About(NamedTuple):
-    """Server's account of itself. `model`: the one that its replies name; `longest`: tokens of a sequence, those that are written
-    included, if it says that; `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
+    """Facts that a server tells about itself.
+
+    `model`: as its replies name it. `longest`: tokens of a sequence, written ones included. `batch_invariant`: `on` or `off` as the
+    server says, `declared` in the configuration, or `unknown`.
+    """
 
     server: str
     version: str
@@ -54,21 +55,25 @@ class About(NamedTuple):
 
     @property
     def limit(self) -> ContextLimit | None:
-        """Tokens that can be read: one fewer than a sequence may have, for the one that is written."""
+        """Return the tokens that can be read: one fewer than a sequence may have."""
         what = "max_model_len, less the token that is written"
         return ContextLimit(self.longest - 1, what, True) if self.longest else None
 
 
 class Server:
-    """A model behind HTTP."""
+    """Model behind HTTP."""
 
     def __init__(self, client: HttpClient, about: About) -> None:
         self.client, self.about, self.asked = client, about, 0
         self.departure = 0.0
-        """The greatest difference in log-probability between what is written token by token, and the same tokens read at once."""
+        """Greatest difference in log-probability between tokens written one by one and the same tokens read at once."""
 
     async def answer(self, question: Question) -> Answer:
-        """The server's answer; a UserError if there is none."""
+        """Return the server's answer.
+
+        Raises:
+            UserError: there is none, or it does not fit the request.
+        """
         backend, first = self.client.backend, self.about.model
         self.asked += 1
         reply = await self.client.ask(PATH, ask(backend.model, question))
@@ -87,22 +92,22 @@ class Server:
         return answer
 
     async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
-        """Return what the model writes after what was read, held to a grammar if one is given."""
+        """Return what the model writes after the tokens read, under a grammar if given."""
         return (await self.answer(Question(list(read), most, stops, grammar=grammar))).predicted
 
     async def score(self, read: Sequence[int], guess: Sequence[int]) -> Scores:
-        """Return what the model would have written in place of each guessed token, and what after them."""
+        """Return the predictions in place of each guessed token, and after the last."""
         return (await self.answer(Question([*read, *guess], 1, first=len(read)))).predicted
 
 
 def beginning(ids: Iterable[int]) -> str:
-    """One of these tokens and after it anything, in llguidance's dialect of Lark, over token ids."""
+    """Return a grammar of one of these tokens and then any, in llguidance's Lark dialect."""
     first = " | ".join(f"<[{token}]>" for token in ids)
     return f"%llguidance {{}}\nstart: first rest\nfirst: {first}\nrest: | rest <[*]>\n"
 
 
 async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
-    """Refuse a server that does not hold its model to a grammar over token ids."""
+    """Refuse a server that does not apply a grammar over token ids."""
     sign, end = tokenizer.special_ids[Special.FRAME_SEP], tokenizer.eos_id
     wanted = [sign, tokenizer.special_ids[Special.ACTION_SEP], sign, end]
     grammar = "%llguidance {}\nstart: " + " ".join(f"<[{token}]>" for token in wanted) + "\n"
@@ -120,7 +125,7 @@ async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
 
 
 async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str) -> Server:
-    """Find the backend's model, and try it. `checkpoint`: what the tokenizer is of."""
+    """Find the backend's model and test it. `checkpoint`: the tokenizer's source."""
     async with client.opened():
         server = Server(client, await _about(client))
         try:
@@ -155,7 +160,7 @@ async def _about(client: HttpClient) -> About:
 
 
 async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
-    """Return what is under keys of a page; None where a server does not have it, or keeps it to itself."""
+    """Return a nested value of a page; None if the server does not show it."""
     try:
         return reduce(getitem, keys, await client.look(path))
     except (UserError, LookupError, TypeError):
@@ -163,7 +168,7 @@ async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
-    """Refuse a model that does not read and write this tokenizer's ids, and measure how far its two ways of computing are apart."""
+    """Refuse a model with other token ids, and measure its departure."""
     # The special ids, the last, and some between.
     step = max(1, tokenizer.vocab_size // COMPARED)
     spread = [*tokenizer.special_ids.values(), tokenizer.vocab_size - 1, *range(0, tokenizer.vocab_size, step)]
@@ -183,7 +188,7 @@ async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> No
 
 
 def _compare(tokenizer: TraceTokenizer, names: Mapping[int, str], server: Server, checkpoint: str) -> None:
-    """Refuse a server at which ids stand for other text."""
+    """Refuse a server whose ids stand for other texts."""
     special = {token: one.value for one, token in tokenizer.special_ids.items()}
     own = {token: special.get(token, tokenizer.decode([token])) for token in names}
     wrong = [token for token in special if token in names and names[token] != special[token]]
@@ -201,7 +206,7 @@ def _compare(tokenizer: TraceTokenizer, names: Mapping[int, str], server: Server
 
 
 async def _departure(server: Server, ids: list[int], count: int) -> float:
-    """Return how far what the model writes after these ids, and the same read at once, are apart."""
+    """Return the difference between tokens written one by one and the same read at once."""
     written = await server.write(ids, count, ())
     if len(written.tokens) < 2:
         return 0.0

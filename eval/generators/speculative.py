@@ -1,10 +1,9 @@
-"""A model in this process, whose traces are guessed and judged in parallel: the truth is the draft.
+"""Generator in this process, with speculative decoding: the truth is the draft.
 
-Greedy decoding writes the true trace up to the first token where the likeliest after the true past is another one. One parallel pass
-over the truth finds it; only what follows has to be decoded, and there, too, drafts are judged by the chunk (Leviathan et al., "Fast
-inference from Transformers via speculative decoding", 2023; here a guess is right where it is the likeliest token). The cursor that the
-plain loop walks with judges them, so that the same tokens are written. Where the two likeliest tokens are nearer than rounding, a step
-of one token decides, as there.
+Greedy decoding writes the true trace up to the first token where another is likeliest. One parallel pass over the truth finds it.
+After it, drafts are verified chunk by chunk (Leviathan et al., "Fast inference from Transformers via speculative decoding", 2023;
+here a drafted token is right if it is the likeliest). The plain loop's cursor verifies them, so the same tokens are written. At a
+near tie, a step of one token decides, as in the loop.
 """
 
 from __future__ import annotations
@@ -32,11 +31,14 @@ from remedy.models.tokenizer import TraceTokenizer
 log = logging.getLogger(__name__)
 
 FARTHEST = 2**14
-"""Tokens that are guessed at once at most."""
+"""Longest draft, in tokens."""
 
 
 class LocalGenerator:
-    """A model in this process. `batch_size`: examples written at a time; where memory runs out, half as many."""
+    """Generator for a model in this process.
+
+    `batch_size`: examples at a time; halved when memory runs out.
+    """
 
     def __init__(self, reader: ModelReader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
         self.name = reader.name
@@ -74,7 +76,7 @@ class LocalGenerator:
         return [found[number] for number in range(len(asked))]
 
     def _written(self, asked: Sequence[Request], numbers: list[int], writing: Writing) -> Iterator[tuple[int, Written]]:
-        """Return what is written of the requests of these numbers, as soon as they are done."""
+        """Yield the numbers of requests with their outputs, as soon as each is complete."""
         if writing.fed == frozenset(Role):
             loop = LoopGenerator(self.reader, self.tokenizer)
             for start in range(0, len(numbers), self.batch_size):
@@ -87,7 +89,10 @@ class LocalGenerator:
 
 
 class _Batch:
-    """Rows that are written together: in every round each reads what stands of it and a draft, in as few calls as pay."""
+    """Batch of rows. In each round every row reads its new tokens and a draft.
+
+    A round takes few calls.
+    """
 
     def __init__(self, reader: ModelReader, size: int) -> None:
         self.size = size
@@ -102,7 +107,10 @@ class _Batch:
         self.most = min(FARTHEST, LOGITS // reader.vocabulary)
 
     def run(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """The rows as they are done. Others take their places when half of a batch is, as many as memory has room for."""
+        """Yield the rows as they end.
+
+        When half of the batch has ended, other rows take their places, as far as memory allows.
+        """
         live: list[Row] = []
         waiting = deque(islice(rows, 1))
         while live or waiting:
@@ -118,7 +126,7 @@ class _Batch:
             live = [row for row in live if not row.ended]
 
     def _fits(self, live: list[Row], row: Row) -> bool:
-        """Say if another row is read with those that are: if there are none, it has to be."""
+        """Return whether memory allows another row. One row is always read."""
         taken = sum(self.footprint.of(len(one.cursor.ids)) for one in [*live, row])
         return not live or (len(live) < self.size and taken <= self.available)
 
@@ -141,7 +149,7 @@ class _Batch:
                 self._read([members[place] for place in places])
 
     def _wanted(self, row: Row, live: int) -> Proposal:
-        """Return what would best be read next of a row if it were by itself."""
+        """Return what would best be read next of a row if it were alone."""
         held = self.chunks.held(row.number)
         tokens = row.read[held:]
         if not (held or self.plain) and row.lasting:
@@ -151,7 +159,10 @@ class _Batch:
         return Proposal(tokens if self._as_in_the_loop(row, held) else tokens[:-1], [], held=held)
 
     def _draft(self, row: Row, pending: int, live: int) -> list[int]:
-        """As many tokens as it pays to guess after so many that stand and are not held: of the truth all, until one was wrong."""
+        """Return a draft after `pending` certain tokens that are not in the cache.
+
+        Its length is what pays. Until one draft was wrong, it is all of the truth.
+        """
         room = min(self.most - 1, (self.limit or FARTHEST) - len(row.read))
         again = pending > max(1.0, self.overhead / (4 * live))
         if room <= 0 or (row.departed and again and not (self.crops or self.plain)):
@@ -159,7 +170,7 @@ class _Batch:
         return row.drafter.draft(row.read, min(room, row.reach) if row.departed else room, row.reach)
 
     def _proposal(self, row: Row, want: Proposal, common: int | None) -> Proposal:
-        """Return what a row reads next. Tokens that stand come first: what is left of them is read in a later round."""
+        """Return what a row reads next. Certain tokens come first; the rest waits for later rounds."""
         tokens, count = want.tokens, want.length
         if want.held and common is not None:
             if self.crops:
@@ -172,11 +183,11 @@ class _Batch:
         return Proposal(tokens, draft, whole=True, decides=not draft and self._as_in_the_loop(row, want.held))
 
     def _as_in_the_loop(self, row: Row, held: int) -> bool:
-        """Say if the tokens of a row that stand and are not held are read as the plain loop would: its prompt, or one token."""
+        """Return whether the new tokens are read as in the plain loop: a prompt, or one token."""
         return self.plain or len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
 
     def _read(self, members: list[tuple[Row, Proposal]]) -> None:
-        """Read in one call, and judge the drafts."""
+        """Read in one call and verify the drafts."""
         if not all(one.decides for _, one in members):  # it is not as the plain loop reads
             members = [(row, one._replace(decides=False)) for row, one in members]
         logits = self.chunks.extend(
@@ -195,7 +206,7 @@ class _Batch:
         self._let_go(row for row, _ in members)
 
     def _let_go(self, rows: Iterable[Row]) -> None:
-        """Rows that are done hold nothing more; those that begin anew, what they always see."""
+        """Free the cache of ended rows, and of renewed rows after their context."""
         over = [row for row in rows if row.ended or row.renewed]
         self.chunks.back([row.number for row in over if not row.ended])
         self.chunks.forget([row.number for row in over if row.ended])

@@ -1,4 +1,4 @@
-"""An evaluation's folder: what lies where in it, and which evaluation it holds."""
+"""Folder of an evaluation: its files, and which evaluation it holds."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SUMMARY = "summary.json"
 REQUEST = "evaluation.json"
 READING = "reading.json"
 UNFINISHED = "unfinished"
-"""What is written of conditions that are not done: a folder for each, with a file of each process."""
+"""Outputs of unfinished conditions: a folder for each, with a file per process."""
 USUAL = {"rewrite": "none", "string_encoding": "plain", "spacing": "1", "answer_only": "False"}
-"""Labels that a condition's name leaves out at these values."""
+"""Values of labels that a condition's name leaves out."""
 LONGEST = 150
-"""Characters of a condition's name."""
+"""Longest name of a condition, in characters."""
 NAMED = 4
-"""Keys that are named at most where two evaluations differ."""
+"""Most keys that a message names if two evaluations differ."""
 
 
 class _Kind(TypedDict):
@@ -37,7 +37,7 @@ class _Kind(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """Description of a checkpoint in reports, field by field. `weights` and `tokenizer_fingerprint` identify it."""
+    """Description of a checkpoint in reports. `weights` and `tokenizer_fingerprint` identify it."""
 
     model_type: str
     """Transformers' name of the architecture."""
@@ -96,7 +96,7 @@ class _Server(TypedDict):
 
 
 class Request(TypedDict):
-    """Content of an evaluation's file, as far as reports read it."""
+    """Content of an evaluation's file that reports read."""
 
     run: str
     variant: str
@@ -112,7 +112,7 @@ class Request(TypedDict):
 
 
 def condition_name(diagnostic: str, labels: Mapping[str, Any]) -> str:
-    """A condition's name, and its files': `permutation__horizon-8__forcing-free`."""
+    """Return a condition's name, also of its files: `permutation__horizon-8__forcing-free`."""
     said = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in labels.items()}
     parts = [f"{key}-{value}" for key, value in said.items() if value != USUAL.get(key)]
     name = "__".join(map(file_name, [diagnostic, *parts]))
@@ -120,17 +120,17 @@ def condition_name(diagnostic: str, labels: Mapping[str, Any]) -> str:
 
 
 def words_of(name: str) -> list[str]:
-    """The words that `--condition` chooses a condition by: `horizon=8 forcing=free`."""
+    """Return the words by which `--condition` chooses: `horizon=8 forcing=free`."""
     words = [part if "=" in part else part.replace("-", "=", 1) for part in name.split("__")]
     given = {word.partition("=")[0] for word in words}
     return [*words, *(f"{key}={value}" for key, value in USUAL.items() if key not in given)]
 
 
 def claim(directory: Path, request: dict[str, Any]) -> str:
-    """Make the folder this evaluation's, whose digest is returned: its records and summary carry it.
+    """Make the folder this evaluation's and return its digest, which its files carry.
 
     Raises:
-        UserError: it is another one's.
+        UserError: it belongs to another evaluation.
     """
     evaluation = digest_of(request)
     path = directory / REQUEST
@@ -150,7 +150,7 @@ def claim(directory: Path, request: dict[str, Any]) -> str:
 
 
 def _differing(held: dict[str, Any], request: dict[str, Any]) -> list[str]:
-    """The keys in which two requests differ, those of a section one by one."""
+    """Return the keys in which two requests differ, with those of sections."""
     found = []
     for key in dict.fromkeys([*request, *held]):
         one, other = held.get(key), request.get(key)
@@ -162,7 +162,7 @@ def _differing(held: dict[str, Any], request: dict[str, Any]) -> list[str]:
 
 
 def read_request(folder: Path) -> dict[str, Any]:
-    """Return what an evaluation's folder says it holds.
+    """Return the evaluation that a folder holds.
 
     Raises:
         UserError: it holds no evaluation, or its file is damaged.
@@ -176,14 +176,17 @@ def refuse_unprintable(name: Any, where: str) -> None:
     """Refuse a run's name or a label that terminals and figures cannot show.
 
     Raises:
-        UserError: the name, and `where` it is.
+        UserError: with the name and `where` it is.
     """
     if isinstance(name, str) and not name.isprintable():
         raise UserError(f"{where}: the name {shown(name)} holds characters that cannot be shown: give it another")
 
 
 def keep_reading(directory: Path, report: Callable[[], Mapping[str, Any]]) -> None:
-    """Keep how the model is read beside the results; `report` is asked where the file is missing or damaged."""
+    """Keep a report of how the model is run beside the results.
+
+    `report` is called if the file is missing or damaged.
+    """
     try:
         read_json(directory / READING, "it is written again")
     except DamagedFile:

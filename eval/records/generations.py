@@ -1,7 +1,7 @@
-"""Generations, kept beside the records: a model's text and tokens, how sure it was of each, and the true tokens beside them.
+"""Generations: the model's output for each record, beside the true tokens.
 
-A record leads to its generation by `condition` (the file's name) and `index` (the row). Pages of records are made from these rows
-alone: no program runs again, and no tokenizer is loaded.
+A record leads to its generation by `condition` (the file's name) and `index` (the row). Pages of records need only these rows: no
+program runs, and no tokenizer is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Generation(TypedDict):
-    """Text and tokens that a model wrote for one example; all lists are empty for one that was not decoded."""
+    """Model output for one example. All lists are empty if it was not decoded."""
 
     index: int
     """The example's index in its split, as in its record."""
@@ -61,11 +61,11 @@ class Generation(TypedDict):
 
 
 NUMBERS = [name for name, kind in Generation.__annotations__.items() if "list[float]" in str(kind)]
-"""Columns of real numbers, in which what is null is read as NaN."""
+"""Columns of real numbers, in which null is read as NaN."""
 
 
 class TokenPlace(NamedTuple):
-    """Place of a generated token: that of its frame among the written ones, and its role."""
+    """Index of a generated token's frame among the written ones, and the token's role."""
 
     frame: int
     role: Role
@@ -80,7 +80,7 @@ def generation(
     truth: Encoded,
     near_ties: int = 0,
 ) -> Generation:
-    """The row of one example. `places`: of the tokens of all runs, one after another."""
+    """Return the row of one example. `places`: of the tokens of all runs."""
     written = [token for run in runs for token in run.ids]
     ids, roles, numbers, strings = truth
     return {
@@ -109,11 +109,11 @@ def generation(
 
 
 def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of every token; together they are the text of all, but for the spaces between symbols. Special tokens appear
-    under their names.
+    """Return the text of every token; joined, they are the whole text.
 
-    Where a character lies in several tokens, as its UTF-8 bytes, it is the text of the last of them and the others have none.
-    A token is decoded together with the one before it, since some vocabularies drop a space at the start of a text.
+    Special tokens appear under their names; spaces between symbols are left out. A character in several tokens (its UTF-8 bytes) is
+    the text of the last one. A token is decoded together with the one before it, since some vocabularies drop a space at the start
+    of a text.
     """
     texts: list[str] = []
     run: list[int] = []  # the last token that gave text, and those since
@@ -139,13 +139,13 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
 
 
 def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:
-    """Write one condition's generations, the whole file or none of it. `evaluation`: which they are a part of."""
+    """Write one condition's generations atomically. `evaluation`: the digest of theirs."""
     table = pd.DataFrame(list(rows), columns=list(Generation.__annotations__))
     write_table(path, pa.Table.from_pandas(table), evaluation)
 
 
 def read_generations(path: Path, evaluation: str | None = None) -> pd.DataFrame:
-    """One condition's generations, by the index of the example. The pages of the file are checked.
+    """Read one condition's generations, indexed by example, and check the file.
 
     Raises:
         DamagedFile: as `read_records`.

@@ -1,4 +1,4 @@
-"""Remarks beside a rate that would mislead by itself: traces cut short, floors, ceilings, guesses, models without training."""
+"""Remarks on rates that would mislead alone: truncation, floors, ceilings, guesses, no training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, float] | None) -> list[str]:
-    """Say what would mislead in one rate of these conditions, as its mean and the ends of its interval; None where there is none."""
+    """Return remarks on one rate of these conditions. `rate`: mean, low and high."""
     found = list(dict.fromkeys(said for one in conditions if (said := one.get("lacks", ""))))
     examples = sum(one["examples"] for one in conditions)
     truncated = round(sum(one["truncated"] * one["examples"] for one in conditions))
@@ -34,6 +34,6 @@ def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, fl
 
 
 def of_condition(condition: ConditionSummary) -> list[str]:
-    """Say what would mislead in the rate of one condition."""
+    """Return remarks on the rate of one condition."""
     right = condition["right"]
     return remarks([condition], right and (right.mean, right.low, right.high))

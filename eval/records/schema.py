@@ -1,7 +1,7 @@
-"""Records: one row for every example under every condition. What each column means, and how they are stored and summarised.
+"""Schema of records: one row for every example under every condition.
 
-A file of records holds one condition. Its columns are those of `Record` and the condition's labels, which tell it from every
-other condition: those that all conditions have (`COMMON`), and those that its diagnostic declares.
+A file of records holds one condition. Its columns are those of `Record` and the condition's labels: those of all conditions
+(`COMMON`) and those that its diagnostic declares.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ CURE = "evaluate again, which makes it anew"
 
 
 class Label(NamedTuple):
-    """A property that tells conditions apart. `order`: its values as reports sort them; empty if they sort by themselves. `along`: of
-    one that figures have on their x axis, labels whose values a line runs through where they grow with it; all others tell lines apart.
-    `asked`: only conditions that were asked for with several of its values have it; any other's is its checkpoint's own.
+    """Property that distinguishes conditions.
+
+    `order`: its values as reports sort them; empty for their natural order. `along`: for a label on the x axis of figures, labels
+    that may grow with it along a line; all others distinguish lines. `asked`: only conditions that were requested with several of
+    its values have it.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Label(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The head of a column of a table."""
+        """Return the head of its table column."""
         return self.name.replace("_", " ").capitalize()
 
 
@@ -52,7 +54,7 @@ def label(name: str, meaning: str, order: Sequence[str] = (), along: Sequence[st
     """Declare a label; two diagnostics that use one name must mean the same.
 
     Raises:
-        ValueError: the name has another meaning already.
+        ValueError: the name already has another meaning.
     """
     found = LABELS.get(name)
     made = Label(name, meaning, tuple(order), tuple(along), asked)
@@ -75,7 +77,7 @@ COMMON = (
         ("free", "control_flow", "line_forced", "action_forced", "state_forced", "teacher_forced"),
     ),
 )
-"""The labels of every condition, read from its data and its forcing."""
+"""Labels of every condition, read from its data and its forcing."""
 
 
 AT = label(
@@ -95,15 +97,14 @@ PARTS = {
 FRAMES = {role.label: part for role, part in PARTS.items()} | {
     "changed_state": ("changed_state_exact", "changed_states")
 }
-"""The same by what is counted."""
+"""The same, by what is counted."""
 
 
 class Counted(TypedDict):
-    """States, actions and values of a true trace, before and after a first error, and their kinds (`data_gen.traces.kinds`).
+    """States, actions and values of a true trace, and their kinds (`data_gen.traces.kinds`).
 
-    A share, and a number of right ones, is null where the model wrote nothing of its kind, since all of it was fed or there is none.
-    Where separators are fed, a part of a frame is right or wrong by itself. States mean the same whether a value is repeated or said to
-    be unchanged.
+    A share or a number of right ones is null if the model wrote nothing of its kind. Where separators are fed, each part of a frame
+    is compared alone. States mean the same whether a value is repeated or marked as unchanged.
     """
 
     state_exact: float | None
@@ -147,8 +148,10 @@ class Matches(Counted):
 
 
 class OutOf(TypedDict):
-    """Denominators of first-error rates, by role: tokens that the model wrote, or predicted, up to its first error or to the end. Under
-    a constraint those are counted too that were certain."""
+    """Denominators of first-error rates: tokens by role, up to the first error.
+
+    They count tokens that the model wrote or predicted, and certain ones.
+    """
 
     out_of_structure: int
     out_of_event: int
@@ -159,7 +162,7 @@ class OutOf(TypedDict):
 
 
 class Constrained(TypedDict):
-    """Effect of a constraint on what the model wrote; all 0 without one."""
+    """Effect of a constraint on the output; all 0 without one."""
 
     certain_tokens: int
     """Tokens that could not be others: they were fed, and are none that the model wrote."""
@@ -173,7 +176,7 @@ class Constrained(TypedDict):
 
 
 class Score(Matches, OutOf, Constrained):
-    """Score of one example. A field means the same whichever scorer wrote it."""
+    """Score of one example. A field means the same for both scorers."""
 
     right: bool | None
     """Whether the answer is right: the returned value, the exception of a program that raised, or of a session all of its final
@@ -269,11 +272,11 @@ class _Labelled(Record):
 
 
 ROLE_COLUMNS = {role: role.column for role in Role}
-"""The column that counts the tokens of a role."""
+"""Column that counts the tokens of a role."""
 OUT_OF = {role: f"out_of_{role.label}" for role in Role if role is not Role.CONTEXT}
-"""The column that first errors of a role are out of."""
+"""Column with the denominator of a role's first errors."""
 TRACE_COLUMNS = [column for role, column in ROLE_COLUMNS.items() if role is not Role.CONTEXT]
-"""The columns that count the tokens of a trace, without what is given."""
+"""Columns that count the tokens of a trace, without the context."""
 
 
 NULLABLE = {
@@ -281,28 +284,30 @@ NULLABLE = {
     **dict.fromkeys(("changed_tokens", *(f"{name}_right" for names in KINDS.values() for name in names)), "Int64"),
     **dict.fromkeys(("state_exact", "action_exact", "value_exact", "key_match", "key_value_match"), float),
 }
-"""The types of columns that may have nulls, of which no row has to have another value."""
+"""Types of columns that may hold only nulls."""
 
 
 def token_counts(roles: Sequence[int]) -> dict[str, int]:
-    """The columns that count tokens by role."""
+    """Return the columns that count tokens by role."""
     return {column: list(roles).count(role) for role, column in ROLE_COLUMNS.items()}
 
 
 def write_records(
     path: Path, run: str, rows: Iterable[Mapping[str, Any]], labels: Mapping[str, LabelValue], evaluation: str
 ) -> None:
-    """Write one condition's records, the whole file or none of it. `evaluation`: which they are a part of, by its digest."""
+    """Write one condition's records atomically. `evaluation`: the digest of theirs."""
     found = [{"run": run, **row} for row in rows]
     table = pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
     write_table(path, pa.Table.from_pandas(table), evaluation)
 
 
 def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
-    """One condition's records: the columns of `Record`, and its labels. Its pages are checked.
+    """Read one condition's records and check the file.
+
+    Columns are those of `Record` and its labels.
 
     Raises:
-        DamagedFile: the file is missing or damaged, or a part of another evaluation than `evaluation`, if that is given.
+        DamagedFile: the file is missing or damaged, or of another evaluation than `evaluation`.
     """
     found: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
     # Where it is null, the column keeps its nullable type: whatever asks for it as a truth value fails.
@@ -310,7 +315,10 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
 
 
 def label_columns(records: pd.DataFrame) -> list[str]:
-    """The labels that the records have, in the order of their declaration; a report's own columns are none."""
+    """Return the labels of the records in their declared order.
+
+    A report's own columns are not labels.
+    """
     own = (*Record.__annotations__, "variant", "changed_state_exact")
     found = [str(column) for column in records.columns if column not in own]
     places = {name: place for place, name in enumerate(LABELS)}
@@ -318,7 +326,7 @@ def label_columns(records: pd.DataFrame) -> list[str]:
 
 
 def rank(name: str, value: Any) -> Any:
-    """Sorts the values of a label: in its declared order where it has one, unknown ones last."""
+    """Return a label value's sort key: by declared order if any, unknown values last."""
     order = LABELS[name].order if name in LABELS else ()
     if not order:
         return value
@@ -330,7 +338,7 @@ def _natural(text: str) -> tuple[str | int, ...]:
 
 
 def with_changed(records: pd.DataFrame) -> pd.DataFrame:
-    """Return the records with the share of `changed_states` that is right, unless they were made before these were counted."""
+    """Add the share of right `changed_states`, unless the records are too old to count them."""
     if "changed_states" not in records:
         return records
     share = records["changed_states_right"].astype(float) / records["changed_states"].clip(lower=1)
@@ -338,10 +346,10 @@ def with_changed(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def answered(records: pd.DataFrame) -> pd.DataFrame:
-    """The records whose answers are the model's, to be right or wrong: those of forcings that feed neither states nor values."""
+    """Return records whose answers are the model's, not fed."""
     return records[records["right"].notna()]
 
 
 def traced_only(records: pd.DataFrame) -> pd.DataFrame:
-    """The records without those of programs that could not be run, at which no model can be right or wrong."""
+    """Return the records of programs that could be run."""
     return records[records["failure"] != UNTRACED]

@@ -1,4 +1,4 @@
-"""The summary of an evaluation: what happened under each condition. The one place where a rate of a condition is computed."""
+"""Summary of an evaluation. All rates of conditions are computed here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from remedy.eval.stats import Estimate, mean, pooled, rate
 
 
 class ConditionSummary(TypedDict):
-    """One condition of one run, over its examples that could be traced."""
+    """Summary of one condition of one run, over its traced examples."""
 
     run: str
     """The name that the evaluation gives the checkpoint."""
@@ -87,7 +87,10 @@ SHARES = {**dict(PARTS.values()), "key_match": "states", "key_value_match": "sta
 
 
 def summarise(records: pd.DataFrame, knowledge: Knowledge | None = None) -> list[ConditionSummary]:
-    """Every condition of every run, in the order of the records. `knowledge`: of their model."""
+    """Summarise every condition of every run, in the order of the records.
+
+    `knowledge`: of their model.
+    """
     labels = label_columns(records)
     groups = records.groupby(["run", "condition"], sort=False, dropna=False)
     return [_with_lacks(_condition(group, labels), group, knowledge or Knowledge()) for _, group in groups]
@@ -103,13 +106,15 @@ def _with_lacks(condition: ConditionSummary, rows: pd.DataFrame, knowledge: Know
 def write_summary(
     path: Path, run: str, conditions: list[ConditionSummary], evaluation: str, headlines: Mapping[str, Any] = {}
 ) -> None:
-    """Write an evaluation's summary, the whole file or none of it. `evaluation`: whose it is, by its digest. `headlines`: what is
-    said of several conditions together, for whoever reads the file."""
+    """Write an evaluation's summary atomically.
+
+    `evaluation`: its digest. `headlines`: statements about several conditions together.
+    """
     write_json(path, {"run": run, "evaluation": evaluation, **headlines, "conditions": [*map(_as_json, conditions)]})
 
 
 def _as_json(value: Any) -> Any:
-    """A value with each estimate as a mapping."""
+    """Convert estimates to mappings."""
     if isinstance(value, Estimate):
         return value._asdict()
     return {key: _as_json(one) for key, one in value.items()} if isinstance(value, dict) else value
@@ -150,23 +155,23 @@ def _per_frame(rows: pd.DataFrame) -> dict[str, Estimate]:
 
 
 def rate_of(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """The rate of a column of truth values; None of no rows."""
+    """Return the rate of a boolean column; None without rows."""
     return rate(rows[column].astype(bool).tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
 def share_of(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """The mean of a column of shares, of the rows that have one; None of none."""
+    """Return the mean of a column of shares, without nulls; None without rows."""
     rows = rows[rows[column].notna()]
     return mean(rows[column].tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
 def pooled_of(right: pd.Series, of: pd.Series, clusters: pd.Series) -> Estimate:
-    """The share of steps that are right, by their counts in each example."""
+    """Return the share of right steps, pooled over examples by their counts."""
     return pooled(right.astype(int).tolist(), of.tolist(), clusters.tolist())
 
 
 def counts(values: pd.Series) -> dict[str, int]:
-    """Counts of each value, the most frequent first."""
+    """Return the number of each value, the most frequent first."""
     return {str(value): int(count) for value, count in values.value_counts().items()}
 
 

@@ -1,4 +1,4 @@
-"""Check of a wrong action: does the program's code allow it where it stands?"""
+"""Check whether the program's code allows a wrong action where it stands."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ ENDED = ReadFrame(None, "")
 
 
 def wrong_action(decoded: Decoded, place: int, written: ReadFrame | None) -> WrongAction | None:
-    """Classify the first wrong event or line, in a frame that was written at a place of the true ones (None: it cannot be read), by
-    the program. None: it cannot be told."""
+    """Classify the first wrong event or line by the program's control flow.
+
+    `place`: index of the frame among the true ones. `written`: None if it cannot be read. None is returned if control flow cannot
+    tell.
+    """
     data, example = decoded.data, decoded.example
     if written is None:
         return None

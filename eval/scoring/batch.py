@@ -1,4 +1,4 @@
-"""Decode a batch under a condition and score every example of it."""
+"""Decoding and scoring of a batch under a condition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Result(NamedTuple):
-    """Result of one example: its score and what the model wrote."""
+    """Result of one example: its score and the model's output."""
 
     score: Score
     generation: Generation
@@ -36,7 +36,10 @@ def write_batch(
     condition: Condition,
     max_new_tokens: int,
 ) -> dict[int, Written]:
-    """Have a batch written under a condition's forcing: by place, what is written of those that can be decoded."""
+    """Decode a batch under a condition; return outputs by index in the batch.
+
+    Examples that cannot be decoded are left out.
+    """
     fed, memory = fed_roles(condition.forcing), condition.data.memory
     decoded = [
         place
@@ -61,7 +64,7 @@ def score_batch(
     condition: Condition,
     max_new_tokens: int,
 ) -> list[Result]:
-    """Have a batch written under a condition's forcing, and score every example."""
+    """Decode a batch under a condition and score every example."""
     fed = fed_roles(condition.forcing)
     written = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
     return [
@@ -84,15 +87,17 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
 
 
 def writing(condition: Condition, max_new_tokens: int) -> Writing:
-    """Choose what is fed under a condition's forcing, and where runs end."""
+    """Return the decoding options of a condition."""
     exact, memory = FORMATS[condition.data.format].one_token, condition.data.memory
     constraint = constraint_of(condition.forcing)
     return Writing(fed_roles(condition.forcing), exact, max_new_tokens, written_roles(condition), memory, constraint)
 
 
 def written_roles(condition: Condition) -> frozenset[Role]:
-    """The roles that the model writes, or under teacher forcing predicts: those that training supervised. Nothing says a program's
-    actions that is not shown."""
+    """Return the roles that the model writes, or predicts under teacher forcing.
+
+    Predicted are only roles that training supervised. Where no program is shown, actions are not predicted.
+    """
     fed = fed_roles(condition.forcing)
     if fed != TEACHER_FORCED:
         return frozenset(Role) - fed

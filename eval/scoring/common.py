@@ -1,4 +1,4 @@
-"""Common parts of both scorers: spliced sequences, the operation behind an error, and the score of what is not decoded."""
+"""Common parts of both scorers: decoded examples, first errors, counts and costs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T", str, int)
 
 
 class FirstError(OutOf):
-    """The fields of a score that say where the first error is."""
+    """Fields of a score that locate the first error."""
 
     frames_right: int
     first_error_frame: int
@@ -38,7 +38,10 @@ class FirstError(OutOf):
 
 
 class Decoded(NamedTuple):
-    """An example, its true tokens, and what a model wrote in their place when the roles `fed` were fed."""
+    """Example with its true tokens and what a model wrote in their place.
+
+    `fed`: the roles that were fed.
+    """
 
     example: Example
     truth: Encoded
@@ -48,61 +51,63 @@ class Decoded(NamedTuple):
 
     @property
     def structure_fed(self) -> bool:
-        """Say if the borders of frames were given, so that each frame stands alone."""
+        """Return whether separators were fed, so that each frame stands alone."""
         return Role.STRUCTURE in self.fed
 
     @property
     def parallel(self) -> bool:
-        """Say if every token was predicted after true ones."""
+        """Return whether every token was predicted after true ones."""
         return self.fed == TEACHER_FORCED
 
     @property
     def answer_fed(self) -> bool:
-        """Say if what answers are read from was given, so that no answer is the model's."""
+        """Return whether the answer was fed, so that none is the model's."""
         return bool(self.fed & ANSWERS)
 
     @property
     def wrote(self) -> frozenset[Role]:
-        """The roles of the tokens that the model wrote, or predicted."""
+        """Return the roles of the tokens that the model wrote or predicted."""
         roles = self.truth.roles
         return frozenset(Role(role) for run in self.runs for role in set(roles[run.start : run.stop]))
 
     def in_full(self, frames: Sequence[ReadFrame | None]) -> list[ReadFrame | None]:
-        """Frames at the places of the true ones with every `..` spelled out, by what was shown before: the states that were fed,
-        or the model's own."""
+        """Return frames, aligned with the true ones, with every `..` replaced by its value.
+
+        The value is the one shown before: in the fed states, or else in the model's own.
+        """
         true = self.spelled()
         first = true[: len(true) - len(self.example.frames)]
         past = true if self.answer_fed and len(frames) <= len(self.example.frames) else None
         return restore([*first, *frames], past)[len(first) :]
 
     def spelled(self) -> list[ReadFrame]:
-        """The true frames as they are written, and before them the one that the prompt gives, if it does."""
+        """Return the true frames as written, preceded by the seeded frame if there is one."""
         example, encoding = self.example, self.data.string_encoding
         frames = [frame.as_read(encoding) for frame in example.frames]
         given = example.trace.frames[:1] if example.frames and example.frames[0].number > 0 else []
         return [*(WrittenFrame(0, one.event, one.source, one.locals, None).as_read(encoding) for one in given), *frames]
 
     def written(self, runs: Sequence[Generated]) -> list[int]:
-        """Splice the runs in the place of true tokens, after the context."""
+        """Return the true sequence after the context, with the runs in place of true tokens."""
         return spliced(self.truth.ids, runs)[self.start :]
 
     @property
     def start(self) -> int:
-        """The position of the first token after the context."""
+        """Return the position of the first token after the context."""
         return next((at for at, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids))
 
 
 ANSWER_CHARACTERS = 500
-"""How much of an answer a record keeps."""
+"""Number of characters of an answer that a record keeps."""
 
 
 def storable(text: str) -> str:
-    """The text without lone surrogates, which a model can write (as JSON's `\\ud800`) but no file of records can hold."""
+    """Return the text with lone surrogates escaped, which Parquet cannot store."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
-    """The sequence that the model and the forcing made together."""
+    """Return the whole sequence with the runs in place of true tokens."""
     ids: list[int] = []
     end = 0
     for run in runs:
@@ -112,7 +117,7 @@ def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
 
 
 def operation_behind(example: Example, number: int, role: Role | None) -> str:
-    """Name the operation of the line that brought about an error of this role in frame `number`."""
+    """Return the operation of the line that caused an error of this role in frame `number`."""
     frames: Sequence[Frame] = example.trace.frames
     at = frames[causing_frame(frames, number, role is Role.VALUE)]
     # A frame that returns shows no state: its line's own frame does.
@@ -121,8 +126,11 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
 
 
 def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None) -> Counted:
-    """Count what is right of a trace's states, actions and values, and of each kind of them. `writes`: the roles that are the model's;
-    `rights`: by role, whether each is right, by the number of its frame; `example`: None of one that is not decoded."""
+    """Count right states, actions and values of a trace, and of each of their kinds.
+
+    `writes`: roles that the model writes. `rights`: by role and frame number, whether the part is right. `example`: None if not
+    decoded.
+    """
     of_kind = kinds(example.trace, example.frames, example.reveal) if example else {}
     found: dict[str, float | None] = {}
     for role, (share, count) in PARTS.items():
@@ -136,12 +144,15 @@ def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]],
 
 
 def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> float | None:
-    """The share that is right of what the model had to write of some roles; None if that is nothing."""
+    """Return the share `part / whole`; None if the model wrote none of the roles."""
     return part / whole if whole and not decoded.wrote.isdisjoint(roles) else None
 
 
 def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None) -> OutOf:
-    """Count the denominators of first-error rates. `error`: the position of the first one, which is of a `role`."""
+    """Count the denominators of first-error rates.
+
+    `error`: position of the first error, if any. `role`: its role.
+    """
     roles = decoded.truth.roles
     counts = Counter(
         roles[at] for run in decoded.runs for at in range(run.start, run.stop) if error is None or at <= error
@@ -157,7 +168,7 @@ def _out_of(counts: Mapping[int, int]) -> OutOf:
 
 
 def constrained(runs: Sequence[Generated]) -> Constrained:
-    """Measure what a constraint did to what was written."""
+    """Measure the effect of a constraint on the runs."""
     held = [one for run in runs for one in run.held]
     changed = [one.changed for one in held]
     return {
@@ -169,7 +180,10 @@ def constrained(runs: Sequence[Generated]) -> Constrained:
 
 
 def errorless(decoded: Decoded, frames: int, tokenizer: TraceTokenizer) -> Score:
-    """The score of what has no error in so many frames, but for what a scorer says of it: its answer, whether it is whole, matches."""
+    """Return a score without errors in this number of frames.
+
+    The scorer adds the answer, the format's validity and the matches.
+    """
     return {
         **not_decoded(decoded.example, frozenset(), answer_fed=False),
         "written_tokens": sum(run.asked for run in decoded.runs),
@@ -183,7 +197,10 @@ def errorless(decoded: Decoded, frames: int, tokenizer: TraceTokenizer) -> Score
 
 
 def first_error(decoded: Decoded, place: int, number: int, token: int, role: Role) -> FirstError:
-    """Say where the first error is: the frame's place and number, the position of its token in the true sequence, and its role."""
+    """Return the fields that locate the first error.
+
+    `place`: index of the frame. `number`: its number in the trace. `token`: position in the true sequence.
+    """
     return {
         "frames_right": place,
         "first_error_frame": number,
@@ -195,9 +212,9 @@ def first_error(decoded: Decoded, place: int, number: int, token: int, role: Rol
 
 
 def followed_another(lines: Sequence[T], place: int, written: T) -> bool:
-    """Say if `written`, in place of `lines[place]`, follows another occurrence of the line before it.
+    """Return whether `written` follows another occurrence of the line before it.
 
-    `lines`: of the true trace, in the order in which they ran. The first has none before it.
+    `lines`: those of the true trace in order. `written` stands in place of `lines[place]`.
     """
     if not 0 < place < len(lines) or written == lines[place]:
         return False
@@ -205,8 +222,11 @@ def followed_another(lines: Sequence[T], place: int, written: T) -> bool:
 
 
 def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) -> Score:
-    """The score of an example that is not decoded: its true trace is over the limit, or its program could not be run. `writes`:
-    the roles that the model would have written; `answer_fed`: as of `Decoded`."""
+    """Return the score of an example that is not decoded.
+
+    Its true trace is over the limit, or its program could not run. `writes`: roles that the model would have written. `answer_fed`:
+    as in `Decoded`.
+    """
 
     def nothing(*roles: Role) -> float | None:
         return None if set(roles).isdisjoint(writes) else 0.0
@@ -240,11 +260,10 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
 
 
 def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
-    """Tokens that are seen at the model's last token, and wherever a frame was forgotten before: there reading begins anew.
+    """Count the tokens that the model reads with a cache, as the plain loop does.
 
-    Each stretch from one such place to the next counts its prompt, what is fed and what is written in it: what the plain loop reads
-    from the stretch's first token on with a cache. Guesses read more at fewer calls, and are not counted; nor is it taken off where a
-    generator, or a server, keeps what it has read of the context.
+    Whenever a frame is forgotten, all tokens still seen are read again. Drafts are not counted, and a cache of the context is not
+    subtracted.
     """
     truth, memory = decoded.truth, decoded.data.memory
     if decoded.parallel:
@@ -259,7 +278,7 @@ def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
 
 
 def _tokens_read(decoded: Decoded, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:
-    """The tokens after the context, up to the last that the model wrote, each with whether it closes a frame."""
+    """Yield tokens from the context to the last written one, and whether each ends a frame."""
     ids, frames = decoded.truth.ids, decoded.truth.frames
     exact = FORMATS[decoded.data.format].one_token
     frame_end = None if exact or decoded.structure_fed else tokenizer.special_ids[Special.FRAME_SEP]

@@ -1,4 +1,4 @@
-"""Score traces written as text, frame by frame: what was right on the way, and where and why does it first differ?"""
+"""Scorer for traces written as text: compares frame by frame and finds the first error."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ FAILURE_ROLES: Mapping[Failure, Role] = {
     Failure.WRONG_STATE: Role.STATE,
     Failure.WRONG_RETURN: Role.VALUE,
 }
-"""The role of the part of a frame that differs; where a frame cannot be read, its first wrong token says it."""
+"""Role of the part of a frame that differs. If a frame cannot be read, its first wrong token has the role."""
 
 
 class _Error(NamedTuple):
-    """The first frame that differs: its place among the written frames, what differs, in which role (None: its first wrong token
-    says it), and for states the type of value."""
+    """First frame that differs: its index among the written frames, and what differs.
+
+    `role`: None if the first wrong token decides it. `value_type`: type of the wrong value, for states.
+    """
 
     place: int
     failure: Failure
@@ -49,7 +51,7 @@ class _Error(NamedTuple):
 
 
 def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
-    """One example's score: is the answer right, what was right on the way, and where and why did it first differ?"""
+    """Score one example frame by frame."""
     example, runs = decoded.example, decoded.runs
     spelled = [frame.as_read(decoded.data.string_encoding) for frame in example.frames]
     true = Reading([*spelled], decoded.in_full(spelled), True)
@@ -91,9 +93,11 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
 
 
 def answer_places(example: Example) -> list[int]:
-    """The frames that say the answer, counted from the end (-1): the last, and before it that of the exception which left the
-    program, if one did. Its last frame alone is a RETURN of None, as if nothing had happened. Of a program that returns nothing,
-    it is the last frame that shows a state."""
+    """Return the indices, from the end (-1), of the frames that hold the answer.
+
+    These are the last frame and, before it, that of the exception that left the program: its RETURN of None alone would look
+    normal. For a program that returns nothing, it is the last frame with a state.
+    """
     if example.answer_in_state:
         shown = [place for place, frame in enumerate(example.frames) if frame.locals is not None]
         return [shown[-1] - len(example.frames)]
@@ -103,7 +107,7 @@ def answer_places(example: Example) -> list[int]:
 
 
 def answer_text(example: Example, true: Sequence[ReadFrame], read: Sequence[ReadFrame | None]) -> str:
-    """Read the written answer in the words of the true one: a value, or `name=value` for each variable; empty if there is none."""
+    """Return the written answer: a value, or `name=value` for each variable; empty if none."""
     place = answer_places(example)[0]
     found = read[place] if len(read) >= -place else None
     if found is None:
@@ -114,14 +118,14 @@ def answer_text(example: Example, true: Sequence[ReadFrame], read: Sequence[Read
 
 
 def _written_at(found: Reading, place: int) -> ReadFrame | None:
-    """The frame that was written at a place, or the end; None if it cannot be read."""
+    """Return the frame written at an index, or the end; None if it cannot be read."""
     if place < len(found.frames):
         return found.frames[place]
     return ENDED if found.whole else None
 
 
 def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | None:
-    """Find where the text first means something else than the true frames."""
+    """Find the first frame whose meaning differs from the true one."""
     asks = FORMATS[decoded.data.format].session
     for place, frame in enumerate(true.in_full):
         other = found.in_full[place] if place < len(found.frames) else None
@@ -145,7 +149,7 @@ def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | No
 def _stands(
     decoded: Decoded, true: Reading, found: Reading, error: _Error, tokenizer: TraceTokenizer
 ) -> tuple[int, Role]:
-    """The position in the true sequence at which the first error stands, and its role."""
+    """Return the position of the first error in the true sequence, and its role."""
     token = first_difference(decoded, error.place, tokenizer)
     if error.role is None:
         return token, Role(decoded.truth.roles[token])
@@ -161,7 +165,7 @@ def _of(place: int, failure: Failure, value_type: str = "") -> _Error:
 
 
 def _asks_otherwise(read: Mapping[str, str], true: Mapping[str, str]) -> bool:
-    """Say if two states of a session first differ in what is asked for, and not in an answer."""
+    """Return whether two states of a session first differ in a question, not in an answer."""
     for (name, text), (true_name, true_text) in zip(read.items(), true.items()):
         if name != true_name or text != true_text:
             return name != true_name
@@ -169,7 +173,7 @@ def _asks_otherwise(read: Mapping[str, str], true: Mapping[str, str]) -> bool:
 
 
 def _wrong_type(decoded: Decoded, written: WrittenFrame, frame: ReadFrame, found: ReadFrame) -> str:
-    """The type of the first wrong variable's true value, or `names`."""
+    """Return the type of the first wrong variable's true value, or `names`."""
     shown = frame.locals
     if shown is None or found.locals is None or (list(shown) != list(found.locals) and frame.event is not None):
         return "names"
@@ -179,7 +183,7 @@ def _wrong_type(decoded: Decoded, written: WrittenFrame, frame: ReadFrame, found
 
 
 def _respelled(true: Reading, found: Reading, place: int) -> bool:
-    """Say if the state of the frame at a place means the true one, and is spelled otherwise."""
+    """Return whether the state at an index means the true one but is spelled differently."""
     if place >= min(len(true.frames), len(found.frames)):
         return False
     texts = [frame.locals if frame is not None else None for frame in (true.frames[place], found.frames[place])]
@@ -188,10 +192,9 @@ def _respelled(true: Reading, found: Reading, place: int) -> bool:
 
 
 def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTokenizer) -> Matches:
-    """Shares of one trace's frames: exact states, exact actions, variables named, variables with their values, exact values.
+    """Count the right states, actions, variables and values of one trace.
 
-    Frames are compared at their place in the trace; a missing one matches nothing. Where the structure was fed, every part of a
-    frame stands alone: a state is not wrong because the line after it is.
+    Frames are compared by index; a missing frame matches nothing. If the structure was fed, each part of a frame is compared alone.
     """
 
     def alone(*roles: Role) -> Reading:

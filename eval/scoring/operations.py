@@ -1,4 +1,4 @@
-"""Operations of a program's lines, from its syntax tree: a failure is attributed to one."""
+"""Operations of a program's lines, from its syntax tree, to attribute failures to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from remedy.data_gen.execution.program import Event, Frame, Program, Value
 
 OPERATIONS = ("string method", "index or slice", "loop or counter", "arithmetic", "other")
-"""A line that does several things counts as the first of these that it does."""
+"""A line with several operations counts as the first of these."""
 
 _HEADERS = {
     ast.For: ("target", "iter"),
@@ -31,7 +31,7 @@ _STRING_METHODS = {name for name in dir(str) if not name.startswith("_")}
 
 
 def operation_of(program: Program, source: str, state: Mapping[str, Value] | None = None) -> str:
-    """The operation of a source line of a program; `state` tells which variables hold strings."""
+    """Return the operation of a source line. `state` shows which variables hold strings."""
     try:
         tree = ast.parse(program.code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -48,7 +48,7 @@ def operation_of(program: Program, source: str, state: Mapping[str, Value] | Non
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """All statements, without looking into expressions, which hold none."""
+    """Yield all statements. Expressions are skipped, as they hold none."""
     todo = [tree]
     while todo:
         for child in ast.iter_child_nodes(todo.pop()):
@@ -58,10 +58,10 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
-    """The frame whose line brought about what is wrong in frame `number`.
+    """Return the frame whose line caused an error in frame `number`.
 
-    A wrong value was made by its own line. A wrong state or action was made by the line that ran before it in the same call, or
-    for the first frame of a call by the line that calls.
+    A wrong value comes from its own line. A wrong state or action comes from the line that ran before it in the same call; in the
+    first frame of a call, from the calling line.
     """
     if at_value or number == 0:
         return number
@@ -77,7 +77,7 @@ def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
 
 
 def _own_parts(statement: ast.AST) -> list[ast.AST]:
-    """List what a statement's own lines hold: all of a simple statement, the header of a compound one."""
+    """Return the parts on a statement's own lines: all of it, or a compound one's header."""
     if isinstance(statement, ast.ExceptHandler):
         return [statement.type] if statement.type else []
     if isinstance(statement, ast.match_case):
@@ -93,7 +93,7 @@ def _own_parts(statement: ast.AST) -> list[ast.AST]:
 
 
 def _kinds(statement: ast.AST, nodes: Iterable[ast.AST], state: Mapping[str, Value]) -> Iterator[str]:
-    """The operations of a statement itself, and of the nodes in it."""
+    """Yield the operations of a statement and of the nodes in it."""
     match statement:
         case ast.AugAssign(op=ast.Add() | ast.Sub(), value=ast.Constant(value=int())):
             yield "loop or counter"
@@ -113,7 +113,7 @@ def _kinds(statement: ast.AST, nodes: Iterable[ast.AST], state: Mapping[str, Val
 
 
 def _on_string(call: ast.Call, state: Mapping[str, Value]) -> bool:
-    """Say if a call is a method of a string: by the method's name alone, or by what its receiver is or holds."""
+    """Return whether a call is a string method, by its name or its receiver."""
     match call.func:
         case ast.Attribute(value=ast.Constant(value=str())):
             return True

@@ -1,4 +1,4 @@
-"""Reading of what a model wrote: which frame each token is of, and all of it, or one part of every frame, as frames."""
+"""Reading of model output as frames."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ Frames = list[ReadFrame | None]
 
 
 class Reading(NamedTuple):
-    """Frames as they are spelled (None for one that cannot be read), the same with all `..` spelled out, and whether all of it
-    reads as a trace."""
+    """Frames as spelled (None if unreadable), with every `..` replaced, and validity.
+
+    `whole`: whether all of the text reads as a trace.
+    """
 
     frames: Frames
     in_full: Frames
@@ -26,7 +28,10 @@ class Reading(NamedTuple):
 
 
 def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer) -> Reading:
-    """Read the text. Where the structure was fed, a frame that cannot be read does not keep others from being read."""
+    """Read the output as frames.
+
+    If the structure was fed, an unreadable frame does not affect the others.
+    """
     form, answer_only = FORMATS[decoded.data.format], decoded.data.reveal.answer_only
     if not decoded.structure_fed:
         trace = form.read(tokenizer.pieces(decoded.written(runs)), answer_only)
@@ -41,9 +46,9 @@ def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer)
 
 
 def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
-    """Read some roles' text between true separators, in every frame with the true tokens of all others.
+    """Read only tokens of some roles, with true tokens in place of all others.
 
-    After true tokens, a part is judged by its own: that the model would have ended it there is a matter of the separator that follows.
+    Under teacher forcing, a part's end is not checked: that belongs to the next separator.
     """
     if not decoded.parallel:
         return read(decoded, [run for run in decoded.runs if decoded.truth.roles[run.start] in roles], tokenizer)
@@ -57,10 +62,10 @@ def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokeniz
 
 
 def by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[int, int]]]:
-    """The tokens of each frame, by its number, with the positions in the true sequence that they stand for.
+    """Return, by frame number, its tokens with the true positions that they replace.
 
-    Runs take the place of true tokens: one of the same length token by token, another one, which lies in one frame, all at its
-    start. Tokens of the context are left out.
+    A run of the true length is aligned token by token. Any other run lies in one frame, and all its tokens get its start. The
+    context is left out.
     """
     aligned: list[tuple[int, int]] = []
     end = 0
@@ -78,7 +83,7 @@ def by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[
 
 
 def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:
-    """Find the frames of a freely written trace's tokens."""
+    """Return the frame index and role of each token of a freely written trace."""
     reader = FORMATS[decoded.data.format].reader(decoded.data.reveal.answer_only)
     found = []
     for token in ids:
@@ -90,7 +95,10 @@ def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokeniz
 
 
 def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) -> int:
-    """The position in the true sequence of the first token that differs in the frame at a place, which is known to differ."""
+    """Return the position in the true sequence of a frame's first different token.
+
+    `place`: index of the frame, which must differ.
+    """
     truth, frames = decoded.truth, decoded.example.frames
     if place >= len(frames):
         return len(truth.ids) - 1
@@ -108,7 +116,10 @@ def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) ->
 
 
 def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[TokenPlace]:
-    """Find the frames of all runs' tokens; the frame of the end follows the last one."""
+    """Return the frame index and role of the tokens of all runs.
+
+    The end's frame follows the last one.
+    """
     one_token = FORMATS[decoded.data.format].one_token
     if not one_token and not decoded.structure_fed:
         ids = decoded.written(decoded.runs)

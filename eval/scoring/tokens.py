@@ -1,4 +1,4 @@
-"""Score traces of one-token formats, in which every token has its place: position by position."""
+"""Scorer for one-token formats, in which tokens are compared position by position."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ ROLE_FAILURES: Mapping[Role, Failure] = {
     Role.STATE: Failure.WRONG_STATE,
     Role.VALUE: Failure.WRONG_RETURN,
 }
-"""The failure class of a first error by the role of its token, which is all of a frame's part."""
+"""Failure class by the role of the first wrong token."""
 
 
 class _Place(NamedTuple):
-    """One token of the true sequence after the context, what was written there (None: nothing), and whether it means the same."""
+    """Token of the true sequence and the token written in its place (None: none).
+
+    `right`: whether both mean the same.
+    """
 
     position: int
     role: Role
@@ -48,7 +51,7 @@ class _Place(NamedTuple):
 
 
 def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
-    """One example's score. Tokens are compared at their place in the true sequence; fed ones are right."""
+    """Score one example position by position. Fed tokens are right."""
     example, truth, runs = decoded.example, decoded.truth, decoded.runs
     places = _by_meaning(decoded, _places(decoded), tokenizer)
     numbers = sorted({place.frame for place in places if place.role is not Role.STRUCTURE})
@@ -109,8 +112,10 @@ def _places(decoded: Decoded) -> list[_Place]:
 
 
 def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceTokenizer) -> list[_Place]:
-    """The places, a state right where it stands for the true value: `..` for the one that was last shown, by the model or, where
-    states are fed, in truth."""
+    """Return the places, with `right` by meaning: `..` means the value last shown.
+
+    That is the model's own value or, where states are fed, the true one.
+    """
     found: list[_Place] = []
     frame = -1
     memories: list[dict[int, int | None]] = [{}, {}]
@@ -134,8 +139,11 @@ def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceToke
 
 
 def answer_start(truth: Encoded, example: Example) -> int:
-    """Position where the final answer begins: the last frame's first VALUE token, or STATE where no frame has a value; of a program
-    that raised, its exception's."""
+    """Return the position where the answer begins.
+
+    It is the first VALUE token of the last frame, or of the exception that left the program; without values, the first STATE token
+    of the last frame.
+    """
     raised = example.trace.exception_frame
     for role in (Role.VALUE, Role.STATE):
         frames = [frame for frame, r in zip(truth.frames, truth.roles) if r == role]
@@ -146,7 +154,7 @@ def answer_start(truth: Encoded, example: Example) -> int:
 
 
 def _answer(truth: Encoded, ids: Sequence[int], answer: int, tokenizer: TraceTokenizer) -> str:
-    """The answer as written, in the words of the true one: a value, or `name=value` for each variable of a final state."""
+    """Return the written answer: a value, or `name=value` for each variable."""
     start = answer - len(truth.ids)
     tail = list(zip(ids[start - 1 :], truth.roles[start - 1 :]))
     said = []
@@ -159,7 +167,10 @@ def _answer(truth: Encoded, ids: Sequence[int], answer: int, tokenizer: TraceTok
 
 
 def _matches(decoded: Decoded, places: Sequence[_Place]) -> Matches:
-    """Shares of the frames and variables that are right. A state's questions belong to it, unless true ones were read."""
+    """Count the right states, actions, variables and values of one trace.
+
+    A state's queries belong to it, except under teacher forcing.
+    """
     asked = {Role.STATE} if decoded.parallel else {Role.STATE, Role.QUERY}
     wrong_states = {place.frame for place in places if place.role in asked and not place.right}
     shown = [place for place in places if place.role is Role.STATE]

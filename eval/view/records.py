@@ -1,4 +1,4 @@
-"""The record of an evaluation, opened from its files alone: what the model wrote beside what is true."""
+"""Views of an evaluation's records, from its files alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FACTS = ("failure", "wrong_action", "operation", "first_error_role", "outcome", 
 
 
 class Opened:
-    """An evaluation's folder whose records are looked at.
+    """Folder of an evaluation whose records are shown.
 
     Raises:
         UserError: it holds none.
@@ -37,7 +37,7 @@ class Opened:
         self.conditions: list[str] = self.request["conditions"]
 
     def named(self, words: str) -> str:
-        """The condition that has these words in its name, as no other has.
+        """Return the only condition with these words in its name.
 
         Raises:
             ConfigError: none has, or several have.
@@ -56,7 +56,7 @@ class Opened:
         )
 
     def views(self, condition: str, indices: Sequence[int]) -> list[View]:
-        """Records of a condition.
+        """Return the views of a condition's records.
 
         Raises:
             UserError: there is no such record, or a file is damaged.
@@ -70,10 +70,12 @@ class Opened:
 
 
 def opened_view(folder: Path, index: int, words: str = "") -> View:
-    """One record. `words`: of a condition, as of `Opened.named`; without them of the first, and the view says which there are.
+    """Return the view of one record.
+
+    `words`: of a condition, as in `Opened.named`; without them, the first condition is shown and the others are listed.
 
     Raises:
-        UserError: the folder holds no such condition or record.
+        UserError: there is no such condition or record.
     """
     opened = Opened(folder)
     conditions = opened.conditions
@@ -84,7 +86,7 @@ def opened_view(folder: Path, index: int, words: str = "") -> View:
 
 
 def record_view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
-    """A record with its kept generation, beside the truth."""
+    """Return the view of a record and its generation beside the truth."""
     form = FORMATS.get(record["format"])
     by_place = (form is not None and form.one_token) or FORCINGS.get(record["forcing"]) == TEACHER_FORCED
     title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
@@ -98,7 +100,7 @@ def record_view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
 
 
 def alone(written: Mapping[str, Any], first: int) -> tuple[Block, ...]:
-    """A kept generation of which the truth is not known. `first`: the number of the first frame that was written."""
+    """Return the blocks of a generation without a truth. `first`: number of its first frame."""
     context = [token._replace(supervised=False) for token in _truth(written) if token.role is Role.CONTEXT]
     tokens = [token for run in _runs(written, [first]) for token in run.tokens]
     return blocks_of([*context, *tokens])
@@ -113,7 +115,10 @@ def _truth(written: Mapping[str, Any]) -> list[Token]:
 
 
 def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
-    """The runs of a generation. `numbers`: of the true frames; frames after the last are numbered on from it."""
+    """Return the runs of a generation.
+
+    `numbers`: of the true frames; later frames are numbered after the last.
+    """
     columns = [written[name] for name in ("ids", "texts", "roles", "places", "special", "logprobs")]
     certain, cut = (list(written[name]) or [0] * len(columns[0]) for name in ("certain", "cut"))
     last = max(numbers, default=0)

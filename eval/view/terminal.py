@@ -1,4 +1,4 @@
-"""A view in the terminal: colours where there are any, else the roles' names in a plain layout; and as a page with these colours."""
+"""View in a terminal, in colours or plain, or as an HTML page."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from remedy.messages import escaped
 BORDER = "│"
 INK = "#1b1b1b"
 SHADES = (0.22, 0.38)
-"""The share of a role's colour in the backgrounds of even and odd tokens, so that their borders are seen."""
+"""Share of a role's colour in the backgrounds of even and odd tokens, so that borders between tokens are visible."""
 GREYS = ("#eeeeee", "#dddddd")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 STEP_STYLES = (Style(), Style(bold=True), Style(color="#9a4a00", bold=True), Style(color="#c00000", bold=True))
-"""Styles that the steps of a token's probability add to its colours."""
+"""Styles for the classes of a token's probability."""
 ERROR = Style(color="#ffffff", bgcolor="#b3261e", bold=True)
 FAINT = Style(dim=True)
 BAR, LABELS, WITH_BARS = 8, 12, 28
-"""Widths of the bar of a probability, of labels alone, and of labels with such bars."""
+"""Widths of a probability bar, of labels, and of labels with bars."""
 PAGE = 128
-"""Characters of a line of a page."""
+"""Characters in a line of a page."""
 
 
 def show_view(view: View, console: Console, ids: bool = False) -> None:
-    """Print the view; without colours where the console has none. What programs and models say is escaped."""
+    """Print the view, in colours if the console has them. Text is escaped."""
     body = _coloured(view, ids) if console.is_terminal and not console.no_color else _plain(view, ids)
     for item in chain(_head(view), body):
         console.print(item, markup=False, highlight=False, emoji=False, soft_wrap=not isinstance(item, Table))
 
 
 def page(view: View, ids: bool = False) -> str:
-    """The view as one HTML page that needs nothing else, as a terminal with colours shows it; every text in it is escaped."""
+    """Return the view as a self-contained HTML page with all text escaped."""
     colours = {"color_system": "truecolor", "force_terminal": True, "force_jupyter": False, "no_color": False}
     console = Console(file=io.StringIO(), record=True, width=PAGE, **colours)  # type: ignore[arg-type]
     show_view(view, console, ids)
@@ -49,7 +49,7 @@ def page(view: View, ids: bool = False) -> str:
 
 
 def show_text(view: View, console: Console) -> None:
-    """Print the text that a model sees, exactly; to a terminal escaped, and in the colours of roles."""
+    """Print the text that a model sees, exactly; on a terminal, coloured and escaped."""
     for token in view.tokens:
         text = token.text + view.separator
         style = Style(color=ROLE_COLOURS[token.role.label], dim=token.special, underline=token.string)
@@ -61,7 +61,7 @@ def show_text(view: View, console: Console) -> None:
 
 
 def token_style(token: Token, number: int) -> Style:
-    """The token's colours: by its role if it is supervised, else grey; neighbours differ in shade, strings are underlined."""
+    """Return a token's style: by role, grey if unsupervised, with shades alternating."""
     if token.wrong:
         return ERROR + Style(underline=token.string)
     colour = ROLE_COLOURS[token.role.label]

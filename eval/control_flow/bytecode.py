@@ -51,11 +51,11 @@ class Code(NamedTuple):
     """Index of its first RESUME, whose line a call shows."""
 
     def following(self, place: int) -> int | None:
-        """Return the index of the next instruction; None if this one never continues there."""
+        """Return the next instruction's index; None if this one never goes there."""
         return None if self.instructions[place].op in _NO_NEXT or place + 1 >= len(self.instructions) else place + 1
 
     def shows(self, before: int, place: int) -> bool:
-        """Return whether a LINE event fires between two instructions (`maybe_call_line_trace`)."""
+        """Return whether a LINE fires between two instructions (`maybe_call_line_trace`)."""
         instruction = self.instructions[place]
         other = instruction.line != self.instructions[before].line or (place <= before and instruction.op != "SEND")
         return instruction.line != NO_LINE and (other or before <= self.start)
@@ -116,7 +116,7 @@ def _span(located: ast.expr | dis.Positions | None) -> _Span:
 
 
 def read_bytecode(program: Program) -> Bytecode:
-    """Compile a program and list its instructions.
+    """Return a program's bytecode.
 
     Raises:
         ControlFlowError: this interpreter is not CPython 3.11, whose events traces have.

@@ -1,9 +1,8 @@
 """Effects of instructions: which functions each may run, and whether it may raise.
 
-A program is *plain* if all its objects have built-in types and it reaches functions only by their names. In other programs
-everything may run and raise at any moment. In a plain program, a call by a name that is bound once runs that function, and a
-comprehension runs its own code. Functions that are read as values or have no name, and generators, have *escaped*: anything unknown
-that is called or iterated over may run them.
+A program is *plain* if its objects have built-in types and it reaches functions only by name. In others everything may run and
+raise at any moment. In a plain program, a call by a name that is bound once runs that function, and a comprehension its own code.
+Functions read as values or without a name, and generators, have *escaped*: any unknown callee or iterable may run them.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Effects:
         """Functions and generators that anything unknown may run."""
 
     def certain(self, instruction: Instruction) -> int | None:
-        """Return the only function that an instruction runs; None if there is no such function."""
+        """Return the only function that an instruction runs; None if there are others."""
         if instruction.op != "CALL" or not self.plain:
             return None
         number = self._functions.get(instruction.name, instruction.code)

@@ -2,7 +2,7 @@
 
 A stack of frames follows the events of CPython 3.11's `sys.settrace`:
 
-- LINE fires at an instruction with a line if the line changes, after a backward jump (except SEND), or at the frame's beginning.
+- LINE fires at an instruction whose line differs, after a backward jump (except SEND), or at the frame's beginning.
 - CALL shows the line of the RESUME reached: a function's first, or a generator's after its `yield`. Making a generator fires
   nothing;
 closing one fires CALL, EXCEPTION and RETURN, even if it never ran.
@@ -84,7 +84,7 @@ class Option(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """Stack of frames. Each holds all points that agree with the trace, independently of the others."""
+    """Stack of frames, each with all points that agree with the trace."""
 
     top: frozenset[Point]
     below: Stack | None = None
@@ -93,13 +93,13 @@ class Stack(NamedTuple):
 
 
 class ControlFlow:
-    """Control flow of a program: the events and lines that may follow a trace so far.
+    """Control flow of a program: which events and lines may follow a trace.
 
-    It holds for traces made under CPython 3.11 with all calls shown. Unmodelled code may do anything. Exceptions to this:
-    RecursionError and MemoryError where nothing else is raised, names that a program composes at run time, and a generator that a
-    signal handler closes just as it resumes.
+    It holds for traces made under CPython 3.11 with all calls shown. Unmodelled code may do anything, with three exceptions:
+    RecursionError and MemoryError where nothing else raises, names composed at run time, and a generator that a signal handler
+    closes as it resumes.
 
-    `python`: the interpreter that runs programs, as in `tracer.python`; None: this one.
+    `python`: as in `tracer.python`; None: this interpreter.
 
     Raises:
         ConfigError: there is no such interpreter.
@@ -125,8 +125,8 @@ class ControlFlow:
     def start(self, exceptions: Exceptions = "all") -> Walk:
         """Return the walk before the first frame, which is the entry's CALL.
 
-        `exceptions`: `all` allows every exception that cannot be excluded. `caught` is for programs whose entry returns: an
-        exception needs a possible handler, unless nothing else can come.
+        `exceptions`: `all` allows all that cannot be excluded. `caught`, for programs whose entry returns, allows those with a
+        possible handler, unless nothing else can come.
         """
         return Walk(self, Stack(frozenset({OUTSIDE})), exceptions)
 
@@ -135,7 +135,7 @@ class ControlFlow:
         return self._lines[step.line - 1] if step.event is not None else ""
 
     def call(self, number: int) -> tuple[Step, Point]:
-        """Return the first step and point of a call of a code object."""
+        """Return the first step and point of a call."""
         code = self.codes[number]
         return Step(Event.CALL, code.instructions[code.start].line), Point(number, code.start)
 
@@ -155,7 +155,7 @@ class ControlFlow:
                 yield step, Point(number, instruction.target, Mode.BACK)
 
     def stops(self, caller: Point) -> bool:
-        """Return whether a called frame's exception may end in the caller or in unknown code."""
+        """Return whether a callee's exception may end in the caller or in unknown code."""
         if caller.mode is not Mode.CALLS or not caller.code:
             return caller.code > 0
         instruction = self.codes[caller.code].instructions[caller.position]
@@ -176,7 +176,7 @@ class ControlFlow:
 
 
 class Successors:
-    """Events that may come next at a point, after all instructions that fire none."""
+    """Events that may come next at a point."""
 
     def __init__(self, flow: ControlFlow, point: Point) -> None:
         self.flow, self.effects = flow, flow.effects
@@ -267,12 +267,12 @@ class Successors:
         self.options += [Option(Step(Event.RETURN, shown), raises=raises) for shown in self._lines(line)]
 
     def _lines(self, line: int) -> Iterable[int]:
-        """Return the lines that an instruction may show: without its own line, any."""
+        """Return the lines that an instruction may show: any, if it has none."""
         return {other.line for other in self.code.instructions} - {NO_LINE} if line == NO_LINE else (line,)
 
 
 class Walk:
-    """All stacks that agree with the frames so far. Immutable: `advance` returns a new walk."""
+    """All stacks that agree with the frames so far. Immutable."""
 
     def __init__(self, flow: ControlFlow, stack: Stack, exceptions: Exceptions) -> None:
         self.flow, self._stack, self._exceptions = flow, stack, exceptions
@@ -289,16 +289,13 @@ class Walk:
     def allowed(self) -> frozenset[Step]:
         """Return every event and line that can come next.
 
-        With exceptions `caught`, exceptions that nothing can catch are left out unless nothing else remains.
+        With exceptions `caught`, those that nothing can catch are left out unless nothing else remains.
         """
         known = frozenset(option.step for option in self._options)
         return known.union(*(called for callers, called in self._calls if callers))
 
     def advance(self, steps: Set[Step]) -> Walk | None:
-        """Return the walk after a frame that is one of some steps of one event.
-
-        None if no such step is allowed.
-        """
+        """Return the walk after one of some steps of one event; None if not allowed."""
         chosen = [option for option in self._options if option.step in steps]
         top = {option.frame for option in chosen if option.frame is not None}
         callers = {option.caller for option in chosen if option.caller is not None}

@@ -32,10 +32,10 @@ json.dump(reply, sys.stdout)
 
 
 def bytecode_of(program: Program, python: str | None) -> Bytecode:
-    """Return a program's bytecode as the interpreter `python` compiles it (None: this one).
+    """Return a program's bytecode as the interpreter `python` (None: this one) compiles it.
 
     Raises:
-        ControlFlowError: the bytecode cannot be read.
+        ControlFlowError: it cannot be read.
         ProgramError: the program does not compile or has no entry point.
     """
     interpreter = isolation.find_interpreter(python).path

@@ -1,6 +1,6 @@
 """Decoding under a constraint, which knows the program and not the true trace.
 
-A token that must come is fed. Among several allowed tokens the model chooses. Free text is the model's own until it ends it.
+A certain token is fed. Among several allowed tokens the model chooses, and it writes free text itself.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class ConstrainedCursor(Cursor):
-    """Cursor over a trace that is written under a constraint.
+    """Cursor over a trace that is written under a constraint, as one run.
 
-    The trace is one run, up to the end-of-text token. `truth`: its context is the prompt; its other tokens only serve as a draft
-    and change no result. `max_new_tokens` includes certain tokens. The model ends a free text with any special token; the trace
-    then holds the closing one.
+    `truth`: its context is the prompt; its other tokens serve as a draft alone. `max_new_tokens` includes certain tokens. Any
+    special token ends a free text; the trace then holds the closing one.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class ConstrainedCursor(Cursor):
 
     @property
     def remaining(self) -> int:
-        """Return how many tokens may still be written, certain ones included."""
         return self.max_new_tokens - len(self.current)
 
     def prompt(self) -> list[int]:
@@ -71,7 +69,6 @@ class ConstrainedCursor(Cursor):
 
     @property
     def _full(self) -> bool:
-        """Return whether the limit is reached or nothing may follow."""
         stuck = not self.allowed.ids and not self.place.done
         return stuck or len(self.current) >= self.max_new_tokens
 

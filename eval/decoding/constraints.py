@@ -1,6 +1,6 @@
-"""Constraints by name, each of which is also a forcing.
+"""Constraints by name; each is also a forcing.
 
-A constraint knows the program and the trace format, and nothing of the true trace.
+A constraint knows the program and the format, not the true trace.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def exceptions_of(example: Example) -> Exceptions:
 
 
 def starts_of(constraint: str, examples: Sequence[Example], data: DataConfig, tokenizer: TraceTokenizer) -> list[Place]:
-    """Return the state of the constraint at the start of each example's trace.
+    """Return the constraint's state at the start of each example's trace.
 
     Raises:
         UserError: the control flow of a program cannot be read.
@@ -47,7 +47,7 @@ def _start(constraint: str, example: Example, data: DataConfig, tokenizer: Trace
 
 
 def check_data(constraint: str, data: DataConfig) -> None:
-    """Check that traces with these settings can be decoded under a constraint.
+    """Check that traces of these data can be decoded under a constraint.
 
     Raises:
         ConfigError: they cannot.
@@ -63,7 +63,7 @@ def check_data(constraint: str, data: DataConfig) -> None:
 
 
 def check_interpreter(constraint: str, data: DataConfig) -> None:
-    """Check that the bytecode of the interpreter which runs the programs can be read.
+    """Check that the bytecode of the programs' interpreter can be read.
 
     Raises:
         ConfigError: it cannot.

@@ -1,6 +1,6 @@
 """Tokens that a row with a memory (`data.memory`) still sees.
 
-When a frame ends, older frames may be forgotten. The remaining tokens are then read again at new positions, as in a training window
+After a frame is forgotten, the remaining tokens are read again at new positions, as in a training window
 (`data_gen.window_examples`).
 """
 
@@ -16,8 +16,8 @@ from remedy.data_gen.roles import Special
 class Sight:
     """Tokens that one row sees: its context, the remembered frames and the open frame.
 
-    Without a memory (None) all frames are remembered. Special tokens of the frames show which calls are open; a frame whose special
-    tokens match no event opens and ends no call. `size` is the number of tokens seen.
+    Without a memory (None) all frames are remembered. A frame whose special tokens match no event opens and ends no call. `size`:
+    number of these tokens.
     """
 
     def __init__(self, context: Sequence[int], memory: Memory | None, special_ids: Mapping[Special, int]) -> None:
@@ -41,7 +41,7 @@ class Sight:
     def take(self, token: int, closes: bool) -> bool:
         """Add a token and return whether a frame was forgotten.
 
-        The caller must then read all tokens again. `closes`: whether the token is the last of its frame.
+        All is read again then. `closes`: whether the token is the last of its frame.
         """
         self._open.append(token)
         self.size += 1
@@ -71,5 +71,5 @@ class Sight:
         return None
 
     def tokens(self) -> list[int]:
-        """Return all tokens that are seen, in order."""
+        """Return all tokens seen, in order."""
         return [*self._context, *chain.from_iterable(self._closed.values()), *self._open]

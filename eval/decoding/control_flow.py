@@ -1,8 +1,7 @@
 """Token masks from a program's control flow.
 
-Separators and events are single special tokens. An action is one of a few source lines, each with one tokenisation, so a trie over
-the possible frames gives the allowed tokens (De Cao et al., "Autoregressive entity retrieval", 2021). State and value are free
-text.
+Separators and events are special tokens, and an action is one of a few source lines, so a trie over the possible frames gives the
+allowed tokens (De Cao et al., "Autoregressive entity retrieval", 2021). State and value are free text.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ Symbols = tuple[int, ...]
 
 
 class Trie:
-    """Prefix tree over frames.
-
-    The node at the end of a frame holds the `steps` that the frame may stand for.
-    """
+    """Prefix tree over frames. At a frame's end, `steps` holds what it may stand for."""
 
     __slots__ = ("next", "steps")
 
@@ -46,7 +42,7 @@ class Trie:
 
     @property
     def closing(self) -> int | None:
-        """Return the token that closes the free text which comes next; None if none does."""
+        """Return the token that closes the free text next; None if none follows."""
         return next((~symbol for symbol in self.next if symbol < 0), None)
 
 
@@ -78,7 +74,7 @@ class TraceGrammar:
 
     @staticmethod
     def check(format: str, reveal: RevealConfig) -> None:
-        """Check that a format with these states can be decoded under control flow.
+        """Check that control flow can follow this format and these states.
 
         Raises:
             ControlFlowError: the format writes no events, or frames are left out.
@@ -107,7 +103,6 @@ class TraceGrammar:
         return self.at(walk)
 
     def at(self, walk: Walk) -> TokenWalk:
-        """Return the state at the start of the next frame."""
         return TokenWalk(self, walk, self.frames(walk.allowed()))
 
     def _frames(self, allowed: frozenset[Step]) -> Trie:
@@ -130,7 +125,7 @@ class TraceGrammar:
 
 @dataclass(slots=True, eq=False)
 class TokenWalk:
-    """Immutable state of the grammar within a trace; `after` returns a new one."""
+    """Immutable state of the grammar within a trace."""
 
     grammar: TraceGrammar
     walk: Walk

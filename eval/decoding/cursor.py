@@ -15,8 +15,8 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 class Generated(NamedTuple):
     """Tokens generated in place of the true ones from `start` to `stop` (exclusive).
 
-    `complete` is false if a limit cut the run. `held` holds the origin of each token under a constraint. A fed token has
-    log-probability 0. A closing token has the log-probability of the special token that the model wrote in its place.
+    `complete` is false if a limit cut the run. `held`: under a constraint, the origin of each token. Fed tokens have
+    log-probability 0; a closing token has that of the special token which the model wrote for it.
     """
 
     start: int
@@ -28,22 +28,20 @@ class Generated(NamedTuple):
 
     @property
     def asked(self) -> int:
-        """Count the tokens that the model wrote."""
         return len(self.ids) - sum(one.certain for one in self.held)
 
 
 class Cursor:
     """Cursor over one example: feeds tokens, takes generated ones and ends runs.
 
-    It calls no model. The caller passes predictions in, and may use `ahead` to draft tokens; drafts change no result.
+    It calls no model: the caller passes predictions in, and may draft what is `ahead`. Drafts change no result.
 
-    A run between fed tokens ends when the model writes the true next token or any special token, neither of which belongs to the
-    run, or at a limit. With `exact`, only the limit ends it: the length of the true run. An event is a run of one token. The last
-    run of an example ends with the end-of-text token. `longest`: most tokens that the model can read; at this length the run is cut
-    and later runs stay empty.
+    A run between fed tokens ends before the true next token, before any special token, or at a limit; with `exact`, only at the
+    length of the true run. An event is a run of one token. The last run ends with the end-of-text token. `longest`: most tokens
+    that the model can read; at this length the run is cut and later runs stay empty.
 
-    `memory`: which frames are seen before the current one (None: all). When a frame is forgotten, the row `waits` to be read again.
-    Frames end at FRAME_SEP where the model writes the structure, else where the true frames end.
+    `memory`: which frames are seen before the current one (None: all). When one is forgotten, the row `waits` to be read again.
+    Frames end at FRAME_SEP where the model writes the structure, else where the true ones end.
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class Cursor:
 
     @property
     def settled(self) -> bool:
-        """Return whether the next token, or the end, is known without the model."""
+        """Return whether the next token, or the end, is known without a prediction."""
         if self.done or self.waits:
             return True
         start, stop, is_fed = self.runs[self.run]
@@ -100,9 +98,9 @@ class Cursor:
         return ended is not None and (last or (ended and self.runs[self.run + 1][2]))
 
     def ahead(self, most: int) -> tuple[int, list[int]] | None:
-        """Return the row's position in the truth and true tokens that follow it.
+        """Return the row's true position and up to `most` true tokens seen after it.
 
-        At most `most` tokens, all seen together. None if the run has left the truth.
+        None if the run has left the truth.
         """
         if self.done or not self.in_step:
             return None
@@ -118,10 +116,7 @@ class Cursor:
         return None
 
     def resumed(self, tokens: list[int], count: int) -> list[int]:
-        """Cut drafted tokens after the first that ends the run, and append fed tokens.
-
-        At most `count` tokens are returned then.
-        """
+        """Cut a draft at the run's end and append fed tokens up to `count`."""
         stop = self.runs[self.run][1]
         if stop == len(self.ids):
             return tokens
@@ -132,7 +127,7 @@ class Cursor:
 
     @property
     def remaining(self) -> int:
-        """Count the tokens that the model may still write in its run, its end included."""
+        """Count the tokens that the model may still write in its run, with its end."""
         start, stop, last, length = self._writing()
         if self.roles[start] == Role.EVENT and not last:
             return 1
@@ -140,7 +135,6 @@ class Cursor:
 
     @property
     def stops(self) -> list[int]:
-        """Return the tokens that end the model's run."""
         start, stop, last, _ = self._writing()
         if last:
             forgets = self.frame_end is not None and self.sight.forgets
@@ -160,7 +154,7 @@ class Cursor:
     def prompt(self) -> list[int]:
         """Return all tokens that the model reads at once, up to its next prediction.
 
-        The example is done if the model writes nothing more, or if the prompt is longer than it can read.
+        The example is done if nothing is left to predict, or the prompt is too long.
         """
         start, stop, is_fed = self.runs[self.run]
         if is_fed:
@@ -192,7 +186,6 @@ class Cursor:
         return token
 
     def _closes(self, token: int) -> bool:
-        """Return whether a token that was just handed out ends its frame."""
         if self.frame_end is not None:
             return token == self.frame_end
         start, _, is_fed = self.runs[self.run]
@@ -201,7 +194,7 @@ class Cursor:
         return self.exact and self._is_last(start + len(self.current) - 1)
 
     def _is_last(self, at: int) -> bool:
-        """Return whether a position of the true sequence ends its frame and another frame follows."""
+        """Return whether a true position ends its frame and another follows."""
         return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
 
     def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
@@ -238,7 +231,6 @@ class Cursor:
         return self.exact and not last if len(self.current) >= self._limit(stop - start, last) else None
 
     def _cut(self) -> None:
-        """Close all runs, as the model cannot read the last token."""
         while not self.done:
             if self.runs[self.run][2]:
                 self.run += 1

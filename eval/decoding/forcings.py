@@ -1,7 +1,6 @@
 """Forcings: the roles that are fed to a model, by name or as a list.
 
-`Diagnostic.forcing` describes each. Where states or values are fed, the answer is given, so whether it is right is undefined. A
-constraint feeds the context alone.
+Where states or values are fed, the answer is given, so whether it is right is undefined. A constraint feeds the context alone.
 """
 
 from __future__ import annotations
@@ -39,15 +38,12 @@ def fed_roles(forcing: Forcing) -> frozenset[Role]:
 
 
 def fed_by_name(name: str) -> frozenset[Role]:
-    """Return the roles that the forcing of this name (`forcing_name`) feeds."""
+    """Return the roles fed by the forcing of this name (`forcing_name`)."""
     return fed_roles(name if name in FORCINGS else tuple(name.split("+")))
 
 
 def left_to_the_model(name: str, one_token: bool) -> frozenset[Role]:
-    """Return the roles that a model must write by itself under a forcing.
-
-    `name`: as `forcing_name` returns it. `one_token`: whether the format is a one-token format.
-    """
+    """Return the roles that a model must write by itself under this forcing."""
     fed = fed_by_name(name)
     left = frozenset(Role) - fed
     if name in CONSTRAINED:
@@ -79,7 +75,7 @@ def fed_as(name: str) -> str:
 def gives_half_an_action(name: str) -> bool:
     """Return whether a forcing feeds either events or source lines, and not both.
 
-    The share of right actions counts both together, so it says nothing about the half that the model writes.
+    The share of right actions, which counts both together, then says nothing about the other half.
     """
     fed = fed_by_name(name)
     return (Role.EVENT in fed) != (Role.ACTION in fed)
@@ -89,7 +85,7 @@ def check_forcing(forcing: Forcing) -> None:
     """Check that a forcing can be decoded.
 
     Raises:
-        ValueError: it has an unknown name or role, or does not feed context (and structure, unless it feeds nothing else).
+        ValueError: it has an unknown name or role, or does not feed what the decoder needs.
     """
     if isinstance(forcing, str) and forcing not in FORCINGS:
         raise ValueError(f"unknown forcing {forcing!r}; valid: {', '.join(FORCINGS)}, or a list of roles")

@@ -1,6 +1,6 @@
-"""Protocol of constraints, which are immutable states that say which tokens may come next.
+"""Protocol of constraints: immutable states that say which tokens may come next.
 
-A single allowed token is fed. Among several, the likeliest is taken. Free text is the model's own until its closing token.
+A single allowed token is fed; among several, the likeliest is taken. Free text is the model's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Allowed(NamedTuple):
 
     @property
     def closing(self) -> int | None:
-        """Return the token that closes the free text here; None outside free text."""
+        """Return the token that closes the free text; None outside free text."""
         return next(iter(self.ids)) if self.text else None
 
 
@@ -65,7 +65,7 @@ def ignore_token(token: int, logprob: float, held: Held) -> None:
 
 
 class Place(Protocol):
-    """Immutable state of a constraint within a trace, so that drafts can be undone."""
+    """Immutable state of a constraint within a trace."""
 
     @property
     def done(self) -> bool:
@@ -75,14 +75,13 @@ class Place(Protocol):
         """Return the tokens that may come next; none after the end."""
 
     def after(self, token: int) -> Place | None:
-        """Return the state after one more token; None if the token is not allowed."""
+        """Return the state after one more token; None if that is not allowed."""
 
 
 def continued(place: Place, tokens: list[int], most: int) -> list[int]:
     """Return at most `most` allowed tokens that follow `tokens` as far as possible.
 
-    A special token that is not allowed becomes the closing token of the text. After the first token that differs, only certain
-    tokens follow.
+    A special token that is not allowed becomes the text's closing token. After the first difference only certain tokens follow.
     """
     found: list[int] = []
     at: Place | None = place

@@ -1,7 +1,7 @@
-"""Interface of generators: from requests and the roles to feed to a model's output.
+"""Interface of generators, which decode traces.
 
 To add one, write it in a file of its own and choose it in `checkpoint.generator_of`. `cursor_of` decides what is fed and where runs
-end, for all generators.
+end.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Request(NamedTuple):
 
 
 def requests(examples: Iterable[Encoded], starts: Iterable[Place] = ()) -> list[Request]:
-    """Return a request for each example. `starts`: states of the constraint, if there is one."""
+    """Return a request for each example. `starts`: states of a constraint."""
     return [Request(*both) for both in zip_longest(examples, starts)]
 
 
 class Writing(NamedTuple):
-    """Options of decoding: the roles that are fed, and where the model's runs end."""
+    """Decoding options: the roles that are fed, and where the model's runs end."""
 
     fed: frozenset[Role]
     exact: bool = False
@@ -67,16 +67,16 @@ def ignore(number: int, written: Written) -> None:
 
 
 class Writer(Protocol):
-    """Greedy writer of traces: each token is the likeliest after all tokens before it."""
+    """Greedy writer of traces: each token is the likeliest next one."""
 
     @property
     def limit(self) -> int | None:
-        """Return the longest sequence that can be read, in tokens; None without a limit."""
+        """Return the longest readable sequence in tokens; None without a limit."""
 
     def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
         """Write each example and return outputs in the order of the requests.
 
-        No example may be longer than `limit`. `done` is called in any order.
+        Examples may not be longer than `limit`. `done` is called in any order.
         """
 
 
@@ -109,7 +109,7 @@ def cursor_of(asked: Request, writing: Writing, tokenizer: TraceTokenizer, longe
 def predictions(
     truth: Encoded, predicted: frozenset[Role], ids: Sequence[int], logprobs: Sequence[float]
 ) -> list[Generated]:
-    """Return predictions of true tokens as one run per stretch of the predicted roles."""
+    """Return predictions as one run per stretch of the predicted roles."""
     return [
         Generated(start, stop, list(ids[start:stop]), list(logprobs[start:stop]), True)
         for start, stop, is_fed in runs_of(truth, frozenset(Role) - predicted)

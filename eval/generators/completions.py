@@ -1,9 +1,8 @@
 """Requests to vLLM and its replies, as token ids and never as text.
 
-The form is OpenAI's `/v1/completions` with vLLM's additions `return_token_ids`, `prompt_logprobs`, `stop_token_ids`,
-`allowed_token_ids`, `structured_outputs` (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`,
-`vllm/v1/engine/logprobs.py`). vLLM masks the logits before it computes log-probabilities (`gpu_model_runner.py`), except those of a
-prompt. So under a grammar the removed probability is unknown.
+The form is OpenAI's `/v1/completions` with vLLM's additions (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`,
+`vllm/v1/engine/logprobs.py`). vLLM masks logits before it computes log-probabilities (`gpu_model_runner.py`), except those of a
+prompt: under a grammar the removed probability is unknown.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ FORM = f"vLLM gives ids from 0.10.2 on, and log-probabilities unless it has --lo
 class Question(NamedTuple):
     """Request for at most `most` tokens after a prompt, up to one of `stops`.
 
-    `first`: also return predictions in place of `prompt[first:]`. `allowed`: the only ids that may be written. `grammar`: in
-    llguidance's Lark dialect.
+    `first`: also predict `prompt[first:]`. `allowed`: the only ids that may be written. `grammar`: in llguidance's Lark dialect.
     """
 
     prompt: list[int]
@@ -57,7 +55,7 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Parsed reply: the model named by the server, its predictions, and known texts of ids."""
+    """Parsed reply: the model it names, its predictions, and known texts of ids."""
 
     model: str
     predicted: Scores

@@ -1,7 +1,7 @@
-"""Drafts of the tokens read next, for speculative decoding.
+"""Drafts for speculative decoding.
 
 A draft is the truth while a row follows it, and where it returns to it; else a copy of tokens read before (Saxena, "Prompt lookup
-decoding", 2023). The model verifies drafts, so a wrong one only costs time.
+decoding", 2023). A wrong draft only costs time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class _Copied:
         self._after: dict[tuple[int, ...], list[int]] = {}
 
     def found(self, tokens: Sequence[int], read: Sequence[int], expected: int) -> tuple[int, int] | None:
-        """Return the length of the best match with the last tokens read, and its position.
+        """Return the length and position of the best match with the last tokens read.
 
-        Candidates are the expected position and those near it.
+        Candidates are near the expected position.
         """
         self._grow(tokens)
         places = next((places for size in GRAMS if (places := self._after.get(tuple(read[-size:])))), [])
@@ -44,7 +44,7 @@ class _Copied:
         return matched, place
 
     def _grow(self, tokens: Sequence[int]) -> None:
-        """Add all tokens but those after the last, which nothing is known to follow."""
+        """Add all tokens that have a successor."""
         for end in range(self._seen + 1, len(tokens)):
             for size in GRAMS:
                 if size <= end:
@@ -64,7 +64,7 @@ class Drafter:
         """Whether the last draft came from the truth, and whether the truth is preferred if both candidates match equally."""
 
     def draft(self, read: Sequence[int], room: int, reach: int) -> list[int]:
-        """Return tokens that may follow those read: at most `room` on the truth, else `reach`."""
+        """Return tokens that may follow: at most `room` on the truth, else `reach`."""
         cursor = self.cursor
         if not cursor.done and cursor.run + 1 == len(cursor.runs) and not cursor.runs[cursor.run][2]:
             # Nothing is fed after the last run: what the row may not write is not read.
@@ -91,13 +91,12 @@ class Drafter:
         self._truthful = self._back == right
 
     def renew(self, forgotten: int) -> None:
-        """Restart after this number of read tokens has been forgotten."""
+        """Forget the row's tokens, this number of which it no longer sees."""
         self._own = _Copied()
         self._forgotten += forgotten
 
 
 def _matched(sequence: Sequence[int], place: int, read: Sequence[int]) -> int:
-    """Count the tokens before the position that equal the last tokens read."""
     count = 0
     while count < min(LONGEST_MATCH, place, len(read)) and sequence[place - 1 - count] == read[-1 - count]:
         count += 1

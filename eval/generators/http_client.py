@@ -1,7 +1,7 @@
 """JSON over HTTP to one server, with retries.
 
-Time-outs, dropped connections, broken replies and a busy or failing server are retried with growing pauses. Other failures become a
-message of one line.
+Time-outs, dropped connections, broken replies and busy or failing servers are retried with growing pauses. Other failures become
+one line.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ class HttpClient:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Open connections in the running event loop."""
         async with httpx.AsyncClient(
             headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {self.key}"} if self.key else {})},
             limits=httpx.Limits(max_connections=self.most, max_keepalive_connections=self.most),

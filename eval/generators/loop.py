@@ -1,6 +1,6 @@
 """Plain loop of greedy decoding: one token of each row at a time.
 
-It defines the right result: tests hold other generators to it.
+It defines the right result, which tests hold other generators to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 class LoopGenerator:
     """Generator that reads one token of each row at a time.
 
-    `batch_size`: examples at a time.
+    `batch_size`: in examples.
     """
 
     name = "the model"
@@ -63,8 +63,8 @@ def decode_as(
 ) -> list[list[Generated]]:
     """Decode a batch greedily; return the runs that the model wrote for each example.
 
-    Prompts are read at once, then all examples step together. At the reader's limit a row is cut. With a memory, a row that forgets
-    a frame waits until all others wait or have ended; then all waiting rows are read again together.
+    Prompts are read at once, then all examples step together. At the reader's limit a row is cut. A row that forgets a frame waits
+    until all others wait or have ended; then these are read again together.
     """
     cursors = [cursor_of(one, writing, tokenizer, reader.limit) for one in asked]
     while waiting := [cursor for cursor in cursors if not cursor.done]:
@@ -100,7 +100,7 @@ def predict(
 ) -> list[list[Generated]]:
     """Return the model's predictions in place of true tokens (teacher forcing).
 
-    A prediction follows the true tokens that `memory` holds. Each stretch of `predicted` roles is one run.
+    Each follows the true tokens that `memory` holds. Each stretch of `predicted` roles is one run.
     """
     ids = [[0] * len(example.ids) for example in examples]
     logprobs = [[0.0] * len(example.ids) for example in examples]
@@ -120,8 +120,8 @@ def _in_windows(
 ) -> Iterator[tuple[int, Window, Tensor]]:
     """Yield an example's number, one of its windows, and the logits (N, V) in it.
 
-    The logits predict the last N tokens of the window: all that it predicts, except the very first token of an example. As many
-    windows as there are examples are read in parallel.
+    The logits predict the window's last N tokens: all but an example's very first. One pass reads as many windows as there are
+    examples.
     """
     found = [
         (number, window, example)

@@ -24,11 +24,11 @@ from remedy.settings import UserError
 class Journal:
     """Folder of log files, one per process.
 
-    All are read; only the process's own is written. A line that was not finished is ignored, and its example is written again.
+    All are read; only the own one is written. Unfinished lines are ignored.
     """
 
     def __init__(self, folder: Path, evaluation: str, rank: int = 0) -> None:
-        """Read the log. Lines of another `evaluation` are ignored. `rank`: the process's number."""
+        """Read the log of an `evaluation`. `rank`: the process's number."""
         self.folder = folder
         self.path = folder / f"{rank}.jsonl"
         self.evaluation = evaluation
@@ -45,11 +45,10 @@ class Journal:
         return len(self._held)
 
     def find(self, truth: Encoded, writing: Writing) -> Written | None:
-        """Return the logged output for an example; None if there is none."""
         return self._held.get(self._key(truth, writing)) if self._held else None
 
     def add(self, truth: Encoded, writing: Writing, written: Written) -> None:
-        """Append an output to the log."""
+        """Append an output."""
         text = json.dumps([self._key(truth, writing), written.near_ties, [list(run) for run in written.runs]])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with writing_to(self.path), self.path.open("a", encoding="utf-8") as file:
@@ -57,7 +56,6 @@ class Journal:
         self._torn = False
 
     def clear(self) -> None:
-        """Delete the log."""
         self._held, self._torn = {}, False
         if self.folder.exists():
             shutil.rmtree(self.folder)

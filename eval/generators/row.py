@@ -1,4 +1,4 @@
-"""Row that is decoded with drafts: its tokens, the next draft, and its verification.
+"""Row that is decoded with drafts, and their verification.
 
 It calls no model: predictions are token ids with log-probabilities and margins.
 """
@@ -21,7 +21,7 @@ FEW = 8
 class Proposal(NamedTuple):
     """Tokens that are read next of a row.
 
-    `tokens` are certain and not in the cache yet: all of them or the first ones. `draft` follows all of them.
+    `tokens` are certain and not cached: all of them or the first ones. `draft` follows all of them.
     """
 
     tokens: list[int]
@@ -70,7 +70,7 @@ class Row:
     def judge(self, proposal: Proposal, scores: Scores | None, near: float) -> int:
         """Verify predictions, and return how many of the proposal's tokens are right.
 
-        `scores`: None if not all certain tokens were read. `near`: margins below it are near ties.
+        `scores`: None if `tokens` are not whole. `near`: margins below it are near ties.
         """
         self.judged = 0
         if scores is None:

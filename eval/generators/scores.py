@@ -22,15 +22,15 @@ LEAST_TIE = 2.0**-17
 def near_tie(departure: float) -> float:
     """Return the margin below which two tokens are a near tie.
 
-    `departure`: the difference between a model's two ways of computing.
+    `departure`: difference between a model's two ways of computing.
     """
     return max(TIE * departure, LEAST_TIE)
 
 
 class Prediction(NamedTuple):
-    """Likeliest token, its log-probability among all tokens (NaN if unknown), and its margin.
+    """Likeliest token, its log-probability (NaN if unknown), and its margin.
 
-    The margin is the difference of logits to the next likeliest token. `cut`: the probability that a constraint removed.
+    The margin is the difference of logits to the next token. `cut`: probability that a constraint removed.
     """
 
     token: int
@@ -40,9 +40,9 @@ class Prediction(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Likeliest token at each position, with log-probability and margin, and the logits (n, V).
+    """Likeliest token at each position, with log-probability and margin, and logits (n, V).
 
-    A server returns no logits. The likeliest of some tokens is then known only if it is the likeliest of all.
+    A server returns no logits: the likeliest of some tokens is then known only if it is that of all.
     """
 
     tokens: list[int]
@@ -55,7 +55,7 @@ class Scores(NamedTuple):
         return among is None or self.logits is not None or self.tokens[place] in among
 
     def at(self, place: int, among: Sequence[int] | None = None) -> Prediction:
-        """Return the prediction at a position, among some tokens (None: all)."""
+        """Return the prediction at a position, among some tokens if given."""
         token, logprob, margin = self.tokens[place], self.logprobs[place], self.margins[place]
         if among is None:
             return Prediction(token, logprob, margin)
@@ -102,7 +102,6 @@ def _of(block: list[Tensor]) -> Iterator[Scores]:
 
 
 def _likeliest(logits: Tensor) -> tuple[list[int], list[float], list[float]]:
-    """Return likeliest tokens, log-probabilities and margins for logits (N, V)."""
     logits = logits.float()
     values, tokens = logits.topk(2, dim=-1)
     logprobs = values[:, 0] - logits.logsumexp(-1)

@@ -1,10 +1,9 @@
 """Generator for a model on a server, by token ids.
 
-One request scores the true trace (`prompt_logprobs`). If each true token is the likeliest, nothing is decoded. After the first
-other token the model writes, one request per run, with all tokens so far as the prompt; a server with prefix caching reads each
-token once. At a near tie of a scored position the model writes the token, as in the plain loop. The plain loop's cursor verifies
-all replies and feeds certain tokens. Under a constraint, the grammar of a request allows the next token's choices and then
-anything; the part of the reply that the constraint allows is kept.
+One request scores the true trace (`prompt_logprobs`). After the first token that differs, or nearly ties, the model writes: one
+request per run, with all tokens so far as the prompt, for a server with prefix caching. The plain loop's cursor verifies all
+replies and feeds certain tokens. Under a constraint, a request's grammar allows the next token's choices and then anything; what
+the constraint allows is kept.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class ServedGenerator:
     def __init__(
         self, backend: Backend, tokenizer: TraceTokenizer, name: str = "the model", batch_size: int = 100
     ) -> None:
-        """Connect to the server and test it. `batch_size`: examples at a time.
+        """Connect to the server and test it. `batch_size`: in examples.
 
         Raises:
             UserError: the server cannot be reached or used.
@@ -137,7 +136,7 @@ class ServedGenerator:
         return Written(cursor.generated, row.near_ties)
 
     async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: Memory | None) -> list[Generated]:
-        """Predict true tokens (teacher forcing), in one request for each window."""
+        """Predict true tokens (teacher forcing) in one request per window."""
         ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
         for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
             seen = [truth.ids[place] for place in window.places]
@@ -148,14 +147,14 @@ class ServedGenerator:
         return predictions(truth, predicted, ids, logprobs)
 
     def _most(self, row: Row, reach: int) -> int:
-        """Return how many tokens to request: 1 for a near tie on the truth, else at most `reach`."""
+        """Return how many tokens to request: 1 for a near tie, else at most `reach`."""
         if row.undecided and not row.departed:
             return 1
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
         return max(1, min(row.cursor.remaining, reach, room))
 
     def _draft(self, row: Row, luck: _Luck) -> list[int]:
-        """Return the true tokens that are worth scoring; all at first."""
+        """Return the true tokens that are worth scoring."""
         cursor, read = row.cursor, len(row.read)
         true = None if row.undecided else cursor.ahead(len(cursor.ids) if self.limit is None else self.limit - read)
         if true is None:
@@ -168,7 +167,7 @@ class ServedGenerator:
 
 
 class _Luck:
-    """Agreement of a row with the truth: right tokens and departures so far.
+    """Agreement of a row with the truth so far.
 
     `reach`: tokens to request under a constraint.
     """
@@ -188,7 +187,7 @@ class _Luck:
     def worthwhile(self, cursor: Cursor, read: int, count: int) -> int:
         """Return how many true tokens to score after `read` tokens; 0 if writing is cheaper.
 
-        A scoring request reads its whole prompt again. It saves requests and written tokens up to the next departure.
+        Scoring reads the whole prompt again, and saves requests and writing up to the next departure.
         """
         if not self.wrong:
             return count

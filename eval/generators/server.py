@@ -43,8 +43,8 @@ class _Models(Reply):
 class About(NamedTuple):
     """Facts that a server tells about itself.
 
-    `model`: as its replies name it. `longest`: tokens of a sequence, written ones included. `batch_invariant`: `on` or `off` as the
-    server says, `declared` in the configuration, or `unknown`.
+    `model`: as replies name it. `longest`: tokens of a sequence, with written ones. `batch_invariant`: `on` or `off` as the server
+    says, `declared` by the configuration, or `unknown`.
     """
 
     server: str
@@ -55,7 +55,7 @@ class About(NamedTuple):
 
     @property
     def limit(self) -> ContextLimit | None:
-        """Return the tokens that can be read: one fewer than a sequence may have."""
+        """Return how many tokens can be read: one fewer than a sequence may have."""
         what = "max_model_len, less the token that is written"
         return ContextLimit(self.longest - 1, what, True) if self.longest else None
 
@@ -92,16 +92,16 @@ class Server:
         return answer
 
     async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
-        """Return what the model writes after the tokens read, under a grammar if given."""
+        """Return what the model writes after `read`, under a grammar if given."""
         return (await self.answer(Question(list(read), most, stops, grammar=grammar))).predicted
 
     async def score(self, read: Sequence[int], guess: Sequence[int]) -> Scores:
-        """Return the predictions in place of each guessed token, and after the last."""
+        """Return predictions in place of each guessed token, and after the last."""
         return (await self.answer(Question([*read, *guess], 1, first=len(read)))).predicted
 
 
 def beginning(ids: Iterable[int]) -> str:
-    """Return a grammar of one of these tokens and then any, in llguidance's Lark dialect."""
+    """Return a grammar, in llguidance's Lark: one of these tokens, then any."""
     first = " | ".join(f"<[{token}]>" for token in ids)
     return f"%llguidance {{}}\nstart: first rest\nfirst: {first}\nrest: | rest <[*]>\n"
 
@@ -160,7 +160,7 @@ async def _about(client: HttpClient) -> About:
 
 
 async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
-    """Return a nested value of a page; None if the server does not show it."""
+    """Return a nested value of a page; None if the server hides it."""
     try:
         return reduce(getitem, keys, await client.look(path))
     except (UserError, LookupError, TypeError):
@@ -168,7 +168,6 @@ async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
-    """Refuse a model with other token ids, and measure its departure."""
     # The special ids, the last, and some between.
     step = max(1, tokenizer.vocab_size // COMPARED)
     spread = [*tokenizer.special_ids.values(), tokenizer.vocab_size - 1, *range(0, tokenizer.vocab_size, step)]
@@ -206,7 +205,7 @@ def _compare(tokenizer: TraceTokenizer, names: Mapping[int, str], server: Server
 
 
 async def _departure(server: Server, ids: list[int], count: int) -> float:
-    """Return the difference between tokens written one by one and the same read at once."""
+    """Return the difference between writing tokens one by one and reading them at once."""
     written = await server.write(ids, count, ())
     if len(written.tokens) < 2:
         return 0.0

@@ -1,9 +1,9 @@
 """Generator in this process, with speculative decoding: the truth is the draft.
 
-Greedy decoding writes the true trace up to the first token where another is likeliest. One parallel pass over the truth finds it.
-After it, drafts are verified chunk by chunk (Leviathan et al., "Fast inference from Transformers via speculative decoding", 2023;
-here a drafted token is right if it is the likeliest). The plain loop's cursor verifies them, so the same tokens are written. At a
-near tie, a step of one token decides, as in the loop.
+Greedy decoding writes the truth up to the first token where another is likeliest. One parallel pass finds it. After it, drafts are
+verified chunk by chunk (Leviathan et al., "Fast inference from Transformers via speculative decoding", 2023; a token is right if it
+is the likeliest). The plain loop's cursor verifies them, so results are the same. At a near tie, a step of one token decides, as in
+the loop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FARTHEST = 2**14
 class LocalGenerator:
     """Generator for a model in this process.
 
-    `batch_size`: examples at a time; halved when memory runs out.
+    `batch_size`: in examples; halved when memory runs out.
     """
 
     def __init__(self, reader: ModelReader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
@@ -76,7 +76,6 @@ class LocalGenerator:
         return [found[number] for number in range(len(asked))]
 
     def _written(self, asked: Sequence[Request], numbers: list[int], writing: Writing) -> Iterator[tuple[int, Written]]:
-        """Yield the numbers of requests with their outputs, as soon as each is complete."""
         if writing.fed == frozenset(Role):
             loop = LoopGenerator(self.reader, self.tokenizer)
             for start in range(0, len(numbers), self.batch_size):
@@ -89,10 +88,7 @@ class LocalGenerator:
 
 
 class _Batch:
-    """Batch of rows. In each round every row reads its new tokens and a draft.
-
-    A round takes few calls.
-    """
+    """Batch of rows. In each round every row reads its new tokens and a draft."""
 
     def __init__(self, reader: ModelReader, size: int) -> None:
         self.size = size
@@ -107,10 +103,7 @@ class _Batch:
         self.most = min(FARTHEST, LOGITS // reader.vocabulary)
 
     def run(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """Yield the rows as they end.
-
-        When half of the batch has ended, other rows take their places, as far as memory allows.
-        """
+        """Yield the rows as they end. Others replace them once half have ended."""
         live: list[Row] = []
         waiting = deque(islice(rows, 1))
         while live or waiting:
@@ -126,7 +119,7 @@ class _Batch:
             live = [row for row in live if not row.ended]
 
     def _fits(self, live: list[Row], row: Row) -> bool:
-        """Return whether memory allows another row. One row is always read."""
+        """Return whether memory allows another row; at least one is always read."""
         taken = sum(self.footprint.of(len(one.cursor.ids)) for one in [*live, row])
         return not live or (len(live) < self.size and taken <= self.available)
 
@@ -149,7 +142,7 @@ class _Batch:
                 self._read([members[place] for place in places])
 
     def _wanted(self, row: Row, live: int) -> Proposal:
-        """Return what would best be read next of a row if it were alone."""
+        """Return what would best be read next of a row alone."""
         held = self.chunks.held(row.number)
         tokens = row.read[held:]
         if not (held or self.plain) and row.lasting:
@@ -159,9 +152,9 @@ class _Batch:
         return Proposal(tokens if self._as_in_the_loop(row, held) else tokens[:-1], [], held=held)
 
     def _draft(self, row: Row, pending: int, live: int) -> list[int]:
-        """Return a draft after `pending` certain tokens that are not in the cache.
+        """Return a draft as long as pays after `pending` tokens that are not cached.
 
-        Its length is what pays. Until one draft was wrong, it is all of the truth.
+        Until one draft was wrong, it is all of the truth.
         """
         room = min(self.most - 1, (self.limit or FARTHEST) - len(row.read))
         again = pending > max(1.0, self.overhead / (4 * live))
@@ -170,7 +163,7 @@ class _Batch:
         return row.drafter.draft(row.read, min(room, row.reach) if row.departed else room, row.reach)
 
     def _proposal(self, row: Row, want: Proposal, common: int | None) -> Proposal:
-        """Return what a row reads next. Certain tokens come first; the rest waits for later rounds."""
+        """Return what a row reads next: certain tokens first, in several rounds if needed."""
         tokens, count = want.tokens, want.length
         if want.held and common is not None:
             if self.crops:
@@ -183,7 +176,7 @@ class _Batch:
         return Proposal(tokens, draft, whole=True, decides=not draft and self._as_in_the_loop(row, want.held))
 
     def _as_in_the_loop(self, row: Row, held: int) -> bool:
-        """Return whether the new tokens are read as in the plain loop: a prompt, or one token."""
+        """Return whether new tokens are read as in the plain loop."""
         return self.plain or len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
 
     def _read(self, members: list[tuple[Row, Proposal]]) -> None:
@@ -206,7 +199,7 @@ class _Batch:
         self._let_go(row for row, _ in members)
 
     def _let_go(self, rows: Iterable[Row]) -> None:
-        """Free the cache of ended rows, and of renewed rows after their context."""
+        """Free the cache of ended rows, and of renewed rows after the context."""
         over = [row for row in rows if row.ended or row.renewed]
         self.chunks.back([row.number for row in over if not row.ended])
         self.chunks.forget([row.number for row in over if row.ended])

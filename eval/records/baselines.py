@@ -37,17 +37,17 @@ class Baselines(TypedDict):
     """
 
     chance: float | None
-    """Of guesses among the answers that are possible, as far as the task knows them."""
+    """Guessing among the possible answers, if the task knows them."""
     start: float | None
-    """Of answering with what a program starts from: its input, or the initial state."""
+    """Answering with the program's input or initial state."""
     majority: float | None
-    """Of the answer that is the most frequent one of these examples."""
+    """Answering with the most frequent answer of these examples."""
     nothing_changed: float | None
-    """Of the state last shown of a call, for its states (`data_gen.traces.kinds`); so with the next two."""
+    """For states, the state last shown of a call (`data_gen.traces.kinds`, as the next two)."""
     line_below: float | None
-    """Of the next line below, for actions."""
+    """For actions, the next line below."""
     value_before: float | None
-    """Of the value before, for values."""
+    """For values, the value before."""
 
 
 def baselines(rows: pd.DataFrame) -> Baselines:
@@ -57,7 +57,7 @@ def baselines(rows: pd.DataFrame) -> Baselines:
 
 
 def outcomes(rows: pd.DataFrame, share: str) -> dict[str, pd.Series]:
-    """Return the value of each baseline of a share in each record; empty if not counted."""
+    """Return each baseline of a share in each record; empty if not counted."""
     if share != "right":
         name, right, of = RULES.get(share, ("", "", ""))
         return {name: rows[right] / rows[of].clip(lower=1)} if right in rows else {}
@@ -71,19 +71,19 @@ def _mean(values: pd.Series) -> float | None:
 
 
 def best(conditions: Iterable[Mapping[str, Any]]) -> str:
-    """Return the highest baseline and its name for a table cell; empty if there is none."""
+    """Return the highest baseline for a table cell; empty if there is none."""
     name, share = highest(conditions)
     return f"{100 * share:.0f} %\n{NAMES[name]}" if name else ""
 
 
 def highest(conditions: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
-    """Return the name and share of the highest baseline of answers; `("", 0.0)` if none."""
+    """Return name and share of the highest baseline of answers, else `("", 0.0)`."""
     found = along((0.0, one) for one in conditions)
     return max(((name, points[0.0]) for name, points in found.items()), key=lambda one: one[1], default=("", 0.0))
 
 
 def along(conditions: Iterable[tuple[float, Mapping[str, Any]]]) -> dict[str, dict[float, float]]:
-    """Return the highest share of each baseline of answers at every value of an axis."""
+    """Return each answer baseline's highest share at every value of an axis."""
     found: dict[str, dict[float, float]] = {name: {} for name in STYLES}
     for place, condition in conditions:
         for name in found:
@@ -93,6 +93,5 @@ def along(conditions: Iterable[tuple[float, Mapping[str, Any]]]) -> dict[str, di
 
 
 def draw(panel: Axes, shares: Shares) -> None:
-    """Draw the baselines' shares as grey lines."""
     for name, points in shares.items():
         panel.plot(*zip(*sorted(points.items())), color="0.6", lw=1.2, ls=STYLES[name], label=NAMES[name], zorder=1)

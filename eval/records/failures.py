@@ -4,17 +4,15 @@ Rules for an example with a wrong answer, in order:
 
 1. `truncated`: the true trace has more tokens than may be written, or the program runs too long to be traced.
 2. `runaway`: the model left the truth and wrote until its tokens ran out.
-3. By the first frame that differs from the true one, read in the order in which it is written: `malformed` if it cannot be read as
-   a frame
-(or the trace stops there); `wrong action` if its event differs, if its source line differs while the state is right, or if the
-trace
-continues after the true end; `wrong query` if it asks for another state; `wrong state` if its locals differ, with the type of the
-first
-wrong variable's true value, or `names` if a variable is missing or made up; `wrong return` if only the returned or raised value
-differs.
+3. By the first frame that differs from the true one, read in the order in which it is written: `malformed` if it cannot be read (or
+   the
+trace stops there); `wrong action` if its event differs, or its source line while the state is right, or if the trace continues
+after the
+true end; `wrong query` if it asks for another state; `wrong state` if its locals differ, with the type of the first wrong
+variable's true
+value, or `names` if a variable is missing or made up; `wrong return` if only the returned or raised value differs.
 
-A class describes one frame of one example; the failures in comparisons are of a model. *Wrong action* is the class of that name.
-*Lost state* shows as `wrong state` or `wrong return`, and alone where actions are fed.
+Lost state, as comparisons mean it, shows as `wrong state` or `wrong return`; it shows alone where actions are fed.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class Failure(StrEnum):
 
 
 class WrongAction(StrEnum):
-    """Relation of a wrong action to the program, given the true frames before it."""
+    """Relation of a wrong action to the program, after the true frames before it."""
 
     OUTSIDE = "outside the control flow"
     """The program's code never allows it there: a constraint makes it impossible."""

@@ -130,7 +130,7 @@ def claim(directory: Path, request: dict[str, Any]) -> str:
     """Make the folder this evaluation's and return its digest, which its files carry.
 
     Raises:
-        UserError: it belongs to another evaluation.
+        UserError: it belongs to another.
     """
     evaluation = digest_of(request)
     path = directory / REQUEST
@@ -173,7 +173,7 @@ def read_request(folder: Path) -> dict[str, Any]:
 
 
 def refuse_unprintable(name: Any, where: str) -> None:
-    """Refuse a run's name or a label that terminals and figures cannot show.
+    """Refuse a run's name or a label that cannot be shown.
 
     Raises:
         UserError: with the name and `where` it is.
@@ -183,7 +183,7 @@ def refuse_unprintable(name: Any, where: str) -> None:
 
 
 def keep_reading(directory: Path, report: Callable[[], Mapping[str, Any]]) -> None:
-    """Keep a report of how the model is run beside the results.
+    """Keep how the model is run beside the results.
 
     `report` is called if the file is missing or damaged.
     """

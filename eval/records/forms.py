@@ -18,7 +18,7 @@ _SINCE = {"held_out_pairs", *(name + end for names in KINDS.values() for name in
 
 
 def check_rows(path: Path, cure: str, table: pa.Table, row: type, others: str = ".*") -> pa.Table:
-    """Return a table after a check of its columns against a row's fields.
+    """Return a table whose columns have the types of a row's fields.
 
     Other columns must have the types `others`.
 

@@ -1,7 +1,6 @@
 """Generations: the model's output for each record, beside the true tokens.
 
-A record leads to its generation by `condition` (the file's name) and `index` (the row). Pages of records need only these rows: no
-program runs, and no tokenizer is loaded.
+A record leads to its generation by `condition` (the file's name) and `index` (the row). Views need no tokenizer and run no program.
 """
 
 from __future__ import annotations
@@ -23,41 +22,42 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Generation(TypedDict):
-    """Model output for one example. All lists are empty if it was not decoded."""
+    """Model output for one example; all lists are empty if it was not decoded."""
 
     index: int
     """The example's index in its split, as in its record."""
     text: str
-    """What the model and the forcing wrote together, after the context; special tokens under their names."""
+    """Output of model and forcing after the context; special tokens under their names."""
     run_starts: list[int]
     run_stops: list[int]
     run_lengths: list[int]
-    """Of each run of generated tokens: the positions in the true sequence of the first token that it stands for and after the last
-    one, and how many tokens it has."""
+    """Of each run of generated tokens: the true positions of the first token that it replaces and after the last one, and its
+    number of tokens."""
     ids: list[int]
     texts: list[str]
     special: list[bool]
-    """The generated tokens of all runs, one after another, their texts, and whether each is a special token."""
+    """Generated tokens of all runs in order, their texts, and whether each is a special token."""
     logprobs: list[float]
-    """The natural logarithm of each token's probability; 0 of what could be no other, null where unknown."""
+    """Natural logarithm of each token's probability; 0 for certain tokens, null if unknown."""
     places: list[int]
     roles: list[str]
-    """The frame of each token among the written ones, and its role."""
+    """Index of each token's frame among the written ones, and its role."""
     certain: list[bool]
     cut: list[float]
     changed: list[bool | None]
-    """Under a constraint: whether each token could be no other and so was fed, the probability of all that were not allowed in its
-    place, and whether another was the likeliest; null where a server chose. Else empty."""
+    """Under a constraint: whether each token was certain and so was fed, the probability of all tokens not allowed in its place,
+    and whether one of these was the likeliest (null if a server chose). Else empty."""
     true_ids: list[int]
     true_texts: list[str]
     true_special: list[bool]
     true_roles: list[str]
     true_frames: list[int]
     true_strings: list[bool]
-    """The true sequence, context and trace: ids, texts, whether each is a special token, its role, the number of its frame in the trace
-    (-1 of the context), and whether it belongs to the text of a string value."""
+    """The true sequence, context and trace: ids, texts, whether each is a special token, its role, its frame's number in the trace
+    (-1 in the context), and whether it belongs to the text of a string value."""
     near_ties: int
-    """Tokens of which the two likeliest were nearer than rounding: other hardware, or another batch, may write another there."""
+    """Number of tokens whose two likeliest candidates were closer than rounding: other hardware, or another batch, may write
+    another there."""
 
 
 NUMBERS = [name for name, kind in Generation.__annotations__.items() if "list[float]" in str(kind)]
@@ -65,7 +65,7 @@ NUMBERS = [name for name, kind in Generation.__annotations__.items() if "list[fl
 
 
 class TokenPlace(NamedTuple):
-    """Index of a generated token's frame among the written ones, and the token's role."""
+    """Frame index of a generated token among the written frames, and its role."""
 
     frame: int
     role: Role
@@ -111,9 +111,8 @@ def generation(
 def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
     """Return the text of every token; joined, they are the whole text.
 
-    Special tokens appear under their names; spaces between symbols are left out. A character in several tokens (its UTF-8 bytes) is
-    the text of the last one. A token is decoded together with the one before it, since some vocabularies drop a space at the start
-    of a text.
+    Special tokens appear under their names; spaces between symbols are left out. A character in several tokens is the text of the
+    last one. Each token is decoded with the one before it, since some vocabularies drop a space at a text's start.
     """
     texts: list[str] = []
     run: list[int] = []  # the last token that gave text, and those since
@@ -139,7 +138,7 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
 
 
 def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:
-    """Write one condition's generations atomically. `evaluation`: the digest of theirs."""
+    """Write one condition's generations atomically. `evaluation`: its digest."""
     table = pd.DataFrame(list(rows), columns=list(Generation.__annotations__))
     write_table(path, pa.Table.from_pandas(table), evaluation)
 

@@ -28,7 +28,7 @@ class Knowledge(NamedTuple):
     def lacks(self, forcing: str, one_token: bool, shown: Collection[Role]) -> str:
         """Explain which shown roles the model must write untaught; empty if none.
 
-        Teacher forcing does not ask for such roles. `forcing`: its name. `one_token`: whether the format is a one-token format.
+        Under teacher forcing such roles are not predicted. `forcing`: its name.
         """
         supervised = (self.training or {}).get("supervised")
         if self.untrained or supervised is None:

@@ -1,4 +1,4 @@
-"""Remarks on rates that would mislead alone: truncation, floors, ceilings, guesses, no training."""
+"""Remarks on rates that would mislead alone, such as floors or truncation."""
 
 from __future__ import annotations
 

@@ -33,28 +33,27 @@ class ConditionSummary(TypedDict):
     run: str
     """The name that the evaluation gives the checkpoint."""
     variant: str
-    """The recipe that it is a training of; the run itself, where the records name none."""
+    """The recipe of this run; the run itself if the records name none."""
     diagnostic: str
     """The kind of diagnostic."""
     condition: str
     """The name of the condition's files."""
     labels: dict[str, LabelValue]
-    """What tells the condition from others."""
+    """Labels that distinguish the condition from others."""
     examples: int
-    """How many examples were scored."""
+    """Number of scored examples."""
     programs: int
-    """How many distinct programs they are."""
+    """Number of distinct programs."""
     clusters: int
-    """How many clusters they are drawn in."""
+    """Number of clusters."""
     untraced: dict[str, int]
-    """Programs left out since they could not be run, by outcome."""
+    """Programs left out because they could not run, by outcome."""
     right: Estimate | None
-    """Share of right answers, with a Wilson interval over clusters; None if nothing was scored, or answers are not the model's, since
-    what they are read from was fed."""
+    """Share of right answers, with a Wilson interval over clusters; None if nothing was scored, or the answers were fed."""
     baselines: Baselines
-    """What would be right without a model."""
+    """Shares that would be right without a model."""
     valid_format: Estimate | None
-    """Share of traces that read as traces."""
+    """Share of outputs that read as whole traces."""
     truncated: float
     """Share cut by a limit on tokens."""
     trace_tokens: float
@@ -62,9 +61,10 @@ class ConditionSummary(TypedDict):
     written_tokens: float
     """Mean tokens that the model wrote."""
     read_tokens: float
-    """Mean tokens that it had to read for that, without guesses."""
+    """Mean tokens that it had to read, without drafts."""
     state_exact: Estimate | None
-    """Mean share of exact states, with a t interval; None if no state is shown, or all are fed. So with the next four."""
+    """Mean share of exact states, with a t interval; None if no state is shown, or all are fed. The same holds for the next
+    four."""
     action_exact: Estimate | None
     """Mean share of exact actions."""
     value_exact: Estimate | None
@@ -74,12 +74,12 @@ class ConditionSummary(TypedDict):
     key_value_match: Estimate | None
     """Mean share of variables shown with their values."""
     per_frame: dict[str, Estimate]
-    """Shares of all `states`, `changed_states`, `actions` and `returns` of the traces that are right, with a Wilson interval over
-    clusters; not of what was fed. Where states are fed, they are right given the true past."""
+    """Shares of right `states`, `changed_states`, `actions` and `returns` over all traces, with a Wilson interval over clusters;
+    without fed ones. Where states are fed, each is right given the true past."""
     failures: dict[str, int]
     """Wrong answers by failure class, in the order of `Failure`."""
     lacks: NotRequired[str]
-    """Why the model cannot know traces, or the roles that it was never taught; only there of such a model."""
+    """Why the model cannot know traces, or which roles it was never taught; absent for other models."""
 
 
 SHARES = {**dict(PARTS.values()), "key_match": "states", "key_value_match": "states"}
@@ -87,10 +87,7 @@ SHARES = {**dict(PARTS.values()), "key_match": "states", "key_value_match": "sta
 
 
 def summarise(records: pd.DataFrame, knowledge: Knowledge | None = None) -> list[ConditionSummary]:
-    """Summarise every condition of every run, in the order of the records.
-
-    `knowledge`: of their model.
-    """
+    """Return a summary of every condition of every run, in the records' order."""
     labels = label_columns(records)
     groups = records.groupby(["run", "condition"], sort=False, dropna=False)
     return [_with_lacks(_condition(group, labels), group, knowledge or Knowledge()) for _, group in groups]
@@ -108,13 +105,12 @@ def write_summary(
 ) -> None:
     """Write an evaluation's summary atomically.
 
-    `evaluation`: its digest. `headlines`: statements about several conditions together.
+    `evaluation`: its digest. `headlines`: statements about several conditions.
     """
     write_json(path, {"run": run, "evaluation": evaluation, **headlines, "conditions": [*map(_as_json, conditions)]})
 
 
 def _as_json(value: Any) -> Any:
-    """Convert estimates to mappings."""
     if isinstance(value, Estimate):
         return value._asdict()
     return {key: _as_json(one) for key, one in value.items()} if isinstance(value, dict) else value
@@ -160,13 +156,13 @@ def rate_of(rows: pd.DataFrame, column: str) -> Estimate | None:
 
 
 def share_of(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """Return the mean of a column of shares, without nulls; None without rows."""
+    """Return the mean of a column of shares without nulls; None without rows."""
     rows = rows[rows[column].notna()]
     return mean(rows[column].tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
 def pooled_of(right: pd.Series, of: pd.Series, clusters: pd.Series) -> Estimate:
-    """Return the share of right steps, pooled over examples by their counts."""
+    """Return the share of right steps, pooled over examples."""
     return pooled(right.astype(int).tolist(), of.tolist(), clusters.tolist())
 
 

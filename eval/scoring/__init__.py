@@ -1,4 +1,4 @@
-"""Scores of examples. The format chooses the scorer: for frames of text, or for one-token formats."""
+"""Scores of examples, by a scorer for frames of text or for one-token formats."""
 
 from remedy.eval.scoring.batch import score_batch, write_batch
 

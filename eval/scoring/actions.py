@@ -1,4 +1,4 @@
-"""Check whether the program's code allows a wrong action where it stands."""
+"""Check whether a program's code allows a wrong action where it stands."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ ENDED = ReadFrame(None, "")
 
 
 def wrong_action(decoded: Decoded, place: int, written: ReadFrame | None) -> WrongAction | None:
-    """Classify the first wrong event or line by the program's control flow.
+    """Classify the first wrong event or line by control flow; None if it cannot tell.
 
-    `place`: index of the frame among the true ones. `written`: None if it cannot be read. None is returned if control flow cannot
-    tell.
+    `place`: index among the true frames. `written`: None if unreadable.
     """
     data, example = decoded.data, decoded.example
     if written is None:

@@ -36,7 +36,7 @@ def write_batch(
     condition: Condition,
     max_new_tokens: int,
 ) -> dict[int, Written]:
-    """Decode a batch under a condition; return outputs by index in the batch.
+    """Decode a batch under a condition; return outputs by index.
 
     Examples that cannot be decoded are left out.
     """
@@ -87,7 +87,6 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
 
 
 def writing(condition: Condition, max_new_tokens: int) -> Writing:
-    """Return the decoding options of a condition."""
     exact, memory = FORMATS[condition.data.format].one_token, condition.data.memory
     constraint = constraint_of(condition.forcing)
     return Writing(fed_roles(condition.forcing), exact, max_new_tokens, written_roles(condition), memory, constraint)
@@ -96,7 +95,7 @@ def writing(condition: Condition, max_new_tokens: int) -> Writing:
 def written_roles(condition: Condition) -> frozenset[Role]:
     """Return the roles that the model writes, or predicts under teacher forcing.
 
-    Predicted are only roles that training supervised. Where no program is shown, actions are not predicted.
+    Only supervised roles are predicted, and no actions where no program is shown.
     """
     fed = fed_roles(condition.forcing)
     if fed != TEACHER_FORCED:

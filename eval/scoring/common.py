@@ -38,9 +38,9 @@ class FirstError(OutOf):
 
 
 class Decoded(NamedTuple):
-    """Example with its true tokens and what a model wrote in their place.
+    """Example with its true tokens and the model's output.
 
-    `fed`: the roles that were fed.
+    `fed`: roles that were fed.
     """
 
     example: Example
@@ -51,7 +51,7 @@ class Decoded(NamedTuple):
 
     @property
     def structure_fed(self) -> bool:
-        """Return whether separators were fed, so that each frame stands alone."""
+        """Return whether separators were fed, so that frames stand alone."""
         return Role.STRUCTURE in self.fed
 
     @property
@@ -61,19 +61,19 @@ class Decoded(NamedTuple):
 
     @property
     def answer_fed(self) -> bool:
-        """Return whether the answer was fed, so that none is the model's."""
+        """Return whether the answer was fed."""
         return bool(self.fed & ANSWERS)
 
     @property
     def wrote(self) -> frozenset[Role]:
-        """Return the roles of the tokens that the model wrote or predicted."""
+        """Return the roles that the model wrote or predicted."""
         roles = self.truth.roles
         return frozenset(Role(role) for run in self.runs for role in set(roles[run.start : run.stop]))
 
     def in_full(self, frames: Sequence[ReadFrame | None]) -> list[ReadFrame | None]:
-        """Return frames, aligned with the true ones, with every `..` replaced by its value.
+        """Return frames with every `..` replaced by the value shown before it.
 
-        The value is the one shown before: in the fed states, or else in the model's own.
+        That is the fed value, or else the model's own. Frames are aligned with the true ones.
         """
         true = self.spelled()
         first = true[: len(true) - len(self.example.frames)]
@@ -81,19 +81,18 @@ class Decoded(NamedTuple):
         return restore([*first, *frames], past)[len(first) :]
 
     def spelled(self) -> list[ReadFrame]:
-        """Return the true frames as written, preceded by the seeded frame if there is one."""
+        """Return the true frames as written, after the seeded one if any."""
         example, encoding = self.example, self.data.string_encoding
         frames = [frame.as_read(encoding) for frame in example.frames]
         given = example.trace.frames[:1] if example.frames and example.frames[0].number > 0 else []
         return [*(WrittenFrame(0, one.event, one.source, one.locals, None).as_read(encoding) for one in given), *frames]
 
     def written(self, runs: Sequence[Generated]) -> list[int]:
-        """Return the true sequence after the context, with the runs in place of true tokens."""
+        """Return the sequence after the context, with these runs in place of true tokens."""
         return spliced(self.truth.ids, runs)[self.start :]
 
     @property
     def start(self) -> int:
-        """Return the position of the first token after the context."""
         return next((at for at, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids))
 
 
@@ -107,7 +106,7 @@ def storable(text: str) -> str:
 
 
 def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
-    """Return the whole sequence with the runs in place of true tokens."""
+    """Return the sequence with runs in place of true tokens."""
     ids: list[int] = []
     end = 0
     for run in runs:
@@ -117,7 +116,7 @@ def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
 
 
 def operation_behind(example: Example, number: int, role: Role | None) -> str:
-    """Return the operation of the line that caused an error of this role in frame `number`."""
+    """Return the operation whose line caused an error of this role in frame `number`."""
     frames: Sequence[Frame] = example.trace.frames
     at = frames[causing_frame(frames, number, role is Role.VALUE)]
     # A frame that returns shows no state: its line's own frame does.
@@ -126,10 +125,9 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
 
 
 def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None) -> Counted:
-    """Count right states, actions and values of a trace, and of each of their kinds.
+    """Count right states, actions and values of a trace, and of their kinds.
 
-    `writes`: roles that the model writes. `rights`: by role and frame number, whether the part is right. `example`: None if not
-    decoded.
+    `writes`: roles that the model writes. `rights`: by role and frame number. `example`: None if not decoded.
     """
     of_kind = kinds(example.trace, example.frames, example.reveal) if example else {}
     found: dict[str, float | None] = {}
@@ -144,7 +142,7 @@ def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]],
 
 
 def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> float | None:
-    """Return the share `part / whole`; None if the model wrote none of the roles."""
+    """Return `part / whole`; None if the model wrote none of the roles."""
     return part / whole if whole and not decoded.wrote.isdisjoint(roles) else None
 
 
@@ -180,10 +178,7 @@ def constrained(runs: Sequence[Generated]) -> Constrained:
 
 
 def errorless(decoded: Decoded, frames: int, tokenizer: TraceTokenizer) -> Score:
-    """Return a score without errors in this number of frames.
-
-    The scorer adds the answer, the format's validity and the matches.
-    """
+    """Return a score without errors, still without answer, validity and matches."""
     return {
         **not_decoded(decoded.example, frozenset(), answer_fed=False),
         "written_tokens": sum(run.asked for run in decoded.runs),
@@ -199,7 +194,7 @@ def errorless(decoded: Decoded, frames: int, tokenizer: TraceTokenizer) -> Score
 def first_error(decoded: Decoded, place: int, number: int, token: int, role: Role) -> FirstError:
     """Return the fields that locate the first error.
 
-    `place`: index of the frame. `number`: its number in the trace. `token`: position in the true sequence.
+    `place`: index of the frame. `number`: its number in the trace. `token`: true position.
     """
     return {
         "frames_right": place,
@@ -214,7 +209,7 @@ def first_error(decoded: Decoded, place: int, number: int, token: int, role: Rol
 def followed_another(lines: Sequence[T], place: int, written: T) -> bool:
     """Return whether `written` follows another occurrence of the line before it.
 
-    `lines`: those of the true trace in order. `written` stands in place of `lines[place]`.
+    `written` stands in place of `lines[place]` of the true trace.
     """
     if not 0 < place < len(lines) or written == lines[place]:
         return False
@@ -224,8 +219,7 @@ def followed_another(lines: Sequence[T], place: int, written: T) -> bool:
 def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) -> Score:
     """Return the score of an example that is not decoded.
 
-    Its true trace is over the limit, or its program could not run. `writes`: roles that the model would have written. `answer_fed`:
-    as in `Decoded`.
+    Its trace is over the limit, or its program could not run. `writes`: roles that the model would have written.
     """
 
     def nothing(*roles: Role) -> float | None:
@@ -260,10 +254,9 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
 
 
 def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
-    """Count the tokens that the model reads with a cache, as the plain loop does.
+    """Count the tokens that the plain loop reads with a cache.
 
-    Whenever a frame is forgotten, all tokens still seen are read again. Drafts are not counted, and a cache of the context is not
-    subtracted.
+    When a frame is forgotten, all tokens still seen are read again. Drafts are not counted.
     """
     truth, memory = decoded.truth, decoded.data.memory
     if decoded.parallel:
@@ -278,7 +271,7 @@ def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
 
 
 def _tokens_read(decoded: Decoded, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:
-    """Yield tokens from the context to the last written one, and whether each ends a frame."""
+    """Yield tokens from the context to the last written, and whether each ends a frame."""
     ids, frames = decoded.truth.ids, decoded.truth.frames
     exact = FORMATS[decoded.data.format].one_token
     frame_end = None if exact or decoded.structure_fed else tokenizer.special_ids[Special.FRAME_SEP]

@@ -1,4 +1,4 @@
-"""Scorer for traces written as text: compares frame by frame and finds the first error."""
+"""Scorer for traces written as text, frame by frame."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ FAILURE_ROLES: Mapping[Failure, Role] = {
 
 
 class _Error(NamedTuple):
-    """First frame that differs: its index among the written frames, and what differs.
+    """First frame that differs, by its index among the written ones.
 
-    `role`: None if the first wrong token decides it. `value_type`: type of the wrong value, for states.
+    `role`: None if the first wrong token decides it. `value_type`: of a wrong state.
     """
 
     place: int
@@ -95,8 +95,8 @@ def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
 def answer_places(example: Example) -> list[int]:
     """Return the indices, from the end (-1), of the frames that hold the answer.
 
-    These are the last frame and, before it, that of the exception that left the program: its RETURN of None alone would look
-    normal. For a program that returns nothing, it is the last frame with a state.
+    These are the last frame and, before it, that of the exception that left the program, whose RETURN of None alone would look
+    normal. Without a returned value it is the last frame with a state.
     """
     if example.answer_in_state:
         shown = [place for place, frame in enumerate(example.frames) if frame.locals is not None]
@@ -118,7 +118,7 @@ def answer_text(example: Example, true: Sequence[ReadFrame], read: Sequence[Read
 
 
 def _written_at(found: Reading, place: int) -> ReadFrame | None:
-    """Return the frame written at an index, or the end; None if it cannot be read."""
+    """Return the frame at an index, or the end; None if it cannot be read."""
     if place < len(found.frames):
         return found.frames[place]
     return ENDED if found.whole else None
@@ -165,7 +165,7 @@ def _of(place: int, failure: Failure, value_type: str = "") -> _Error:
 
 
 def _asks_otherwise(read: Mapping[str, str], true: Mapping[str, str]) -> bool:
-    """Return whether two states of a session first differ in a question, not in an answer."""
+    """Return whether two states of a session first differ in a question."""
     for (name, text), (true_name, true_text) in zip(read.items(), true.items()):
         if name != true_name or text != true_text:
             return name != true_name
@@ -183,7 +183,7 @@ def _wrong_type(decoded: Decoded, written: WrittenFrame, frame: ReadFrame, found
 
 
 def _respelled(true: Reading, found: Reading, place: int) -> bool:
-    """Return whether the state at an index means the true one but is spelled differently."""
+    """Return whether a state means the true one but is spelled differently."""
     if place >= min(len(true.frames), len(found.frames)):
         return False
     texts = [frame.locals if frame is not None else None for frame in (true.frames[place], found.frames[place])]
@@ -194,7 +194,7 @@ def _respelled(true: Reading, found: Reading, place: int) -> bool:
 def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTokenizer) -> Matches:
     """Count the right states, actions, variables and values of one trace.
 
-    Frames are compared by index; a missing frame matches nothing. If the structure was fed, each part of a frame is compared alone.
+    Frames are compared by index. If the structure was fed, each part is compared alone.
     """
 
     def alone(*roles: Role) -> Reading:

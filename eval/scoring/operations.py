@@ -1,4 +1,4 @@
-"""Operations of a program's lines, from its syntax tree, to attribute failures to."""
+"""Operations of a program's lines, to attribute failures to."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def operation_of(program: Program, source: str, state: Mapping[str, Value] | Non
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements. Expressions are skipped, as they hold none."""
+    """Yield all statements."""
     todo = [tree]
     while todo:
         for child in ast.iter_child_nodes(todo.pop()):
@@ -60,8 +60,8 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
     """Return the frame whose line caused an error in frame `number`.
 
-    A wrong value comes from its own line. A wrong state or action comes from the line that ran before it in the same call; in the
-    first frame of a call, from the calling line.
+    A wrong value comes from its own line; a wrong state or action from the line before it in the same call, or from the calling
+    line.
     """
     if at_value or number == 0:
         return number
@@ -77,7 +77,7 @@ def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
 
 
 def _own_parts(statement: ast.AST) -> list[ast.AST]:
-    """Return the parts on a statement's own lines: all of it, or a compound one's header."""
+    """Return a simple statement's parts, or those of a compound one's header."""
     if isinstance(statement, ast.ExceptHandler):
         return [statement.type] if statement.type else []
     if isinstance(statement, ast.match_case):
@@ -93,7 +93,6 @@ def _own_parts(statement: ast.AST) -> list[ast.AST]:
 
 
 def _kinds(statement: ast.AST, nodes: Iterable[ast.AST], state: Mapping[str, Value]) -> Iterator[str]:
-    """Yield the operations of a statement and of the nodes in it."""
     match statement:
         case ast.AugAssign(op=ast.Add() | ast.Sub(), value=ast.Constant(value=int())):
             yield "loop or counter"

@@ -17,7 +17,7 @@ Frames = list[ReadFrame | None]
 
 
 class Reading(NamedTuple):
-    """Frames as spelled (None if unreadable), with every `..` replaced, and validity.
+    """Frames as spelled (None if unreadable) and with every `..` replaced.
 
     `whole`: whether all of the text reads as a trace.
     """
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer) -> Reading:
     """Read the output as frames.
 
-    If the structure was fed, an unreadable frame does not affect the others.
+    If the structure was fed, each frame is read alone.
     """
     form, answer_only = FORMATS[decoded.data.format], decoded.data.reveal.answer_only
     if not decoded.structure_fed:
@@ -48,7 +48,7 @@ def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer)
 def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
     """Read only tokens of some roles, with true tokens in place of all others.
 
-    Under teacher forcing, a part's end is not checked: that belongs to the next separator.
+    Under teacher forcing, where a part ends is not checked.
     """
     if not decoded.parallel:
         return read(decoded, [run for run in decoded.runs if decoded.truth.roles[run.start] in roles], tokenizer)
@@ -62,10 +62,9 @@ def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokeniz
 
 
 def by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[int, int]]]:
-    """Return, by frame number, its tokens with the true positions that they replace.
+    """Group tokens by frame number, with the true positions that they replace.
 
-    A run of the true length is aligned token by token. Any other run lies in one frame, and all its tokens get its start. The
-    context is left out.
+    A run of the true length is aligned token by token. All tokens of any other run get its start. The context is left out.
     """
     aligned: list[tuple[int, int]] = []
     end = 0
@@ -83,7 +82,7 @@ def by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[
 
 
 def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:
-    """Return the frame index and role of each token of a freely written trace."""
+    """Return frame index and role of each token of a freely written trace."""
     reader = FORMATS[decoded.data.format].reader(decoded.data.reveal.answer_only)
     found = []
     for token in ids:
@@ -95,9 +94,9 @@ def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokeniz
 
 
 def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) -> int:
-    """Return the position in the true sequence of a frame's first different token.
+    """Return the true position of the first different token in the frame at `place`.
 
-    `place`: index of the frame, which must differ.
+    The frame must differ.
     """
     truth, frames = decoded.truth, decoded.example.frames
     if place >= len(frames):
@@ -116,10 +115,7 @@ def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) ->
 
 
 def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[TokenPlace]:
-    """Return the frame index and role of the tokens of all runs.
-
-    The end's frame follows the last one.
-    """
+    """Return frame index and role of each token of all runs."""
     one_token = FORMATS[decoded.data.format].one_token
     if not one_token and not decoded.structure_fed:
         ids = decoded.written(decoded.runs)

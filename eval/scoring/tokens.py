@@ -1,4 +1,4 @@
-"""Scorer for one-token formats, in which tokens are compared position by position."""
+"""Scorer for one-token formats, position by position."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROLE_FAILURES: Mapping[Role, Failure] = {
 
 
 class _Place(NamedTuple):
-    """Token of the true sequence and the token written in its place (None: none).
+    """True token and the token written in its place (None: none).
 
     `right`: whether both mean the same.
     """
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
 
 def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
-    """Score one example position by position. Fed tokens are right."""
+    """Score one example. Fed tokens are right."""
     example, truth, runs = decoded.example, decoded.truth, decoded.runs
     places = _by_meaning(decoded, _places(decoded), tokenizer)
     numbers = sorted({place.frame for place in places if place.role is not Role.STRUCTURE})
@@ -112,7 +112,7 @@ def _places(decoded: Decoded) -> list[_Place]:
 
 
 def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceTokenizer) -> list[_Place]:
-    """Return the places, with `right` by meaning: `..` means the value last shown.
+    """Return the places, with `right` by meaning: `..` stands for the value last shown.
 
     That is the model's own value or, where states are fed, the true one.
     """
@@ -139,10 +139,10 @@ def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceToke
 
 
 def answer_start(truth: Encoded, example: Example) -> int:
-    """Return the position where the answer begins.
+    """Return the position of the answer's first token.
 
-    It is the first VALUE token of the last frame, or of the exception that left the program; without values, the first STATE token
-    of the last frame.
+    It is the first VALUE of the last frame, or of the exception that left the program; without values, the first STATE of the last
+    frame.
     """
     raised = example.trace.exception_frame
     for role in (Role.VALUE, Role.STATE):

@@ -1,7 +1,4 @@
-"""Model of a view: tokens by role, and what a model wrote beside the truth.
-
-It knows no colours, terminals or pages.
-"""
+"""Views: tokens by role, and what a model wrote beside the truth."""
 
 from __future__ import annotations
 
@@ -36,16 +33,15 @@ _SIGNS = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
 def visible(text: str) -> str:
-    """Return the text with signs for newlines and tabs and other control characters escaped."""
+    """Return the text with signs for newlines and tabs; other control characters are escaped."""
     return escaped(text.translate(_SIGNS))
 
 
 class Token(NamedTuple):
-    """Token of a view. `text` is not escaped.
+    """Token of a view, with its text not escaped.
 
-    `string`: it overlaps the text of a string value. `supervised`: it is learnt, or the model wrote it. `wrong`: it differs from
-    the true one. `logprob`: natural logarithm of its probability (NaN: unknown; None: no model chose it). `cut`: probability that a
-    constraint removed in its place.
+    `string`: in the text of a string value. `supervised`: learnt, or written by the model. `wrong`: differs from the true one.
+    `logprob`: NaN if unknown, None if no model chose it. `cut`: probability that a constraint removed here.
     """
 
     id: int
@@ -71,7 +67,7 @@ class Token(NamedTuple):
 class Block:
     """Tokens of the context (`frame` -1) or of one frame.
 
-    `written`: the model's tokens beside true ones. `missing`: number of true tokens that were not written.
+    `written`: the model's, beside true ones. `missing`: number of true tokens not written.
     """
 
     frame: int
@@ -83,19 +79,18 @@ class Block:
 
     @property
     def chosen(self) -> list[Token]:
-        """Return the tokens that a model chose."""
         tokens = self.tokens if self.written is None else self.written
         return [token for token in tokens if token.logprob is not None]
 
     @property
     def probability(self) -> float | None:
-        """Return the product of the chosen tokens' probabilities; NaN if unknown, None if none."""
+        """Return the product of chosen tokens' probabilities; NaN if unknown, None without any."""
         logprobs = [token.logprob for token in self.chosen if token.logprob is not None]
         return math.exp(sum(logprobs)) if logprobs else None
 
     @property
     def note(self) -> str:
-        """Describe the least likely token, the removed probability and missing tokens."""
+        """Describe the least likely token, removed probability and missing tokens."""
         known = [token for token in self.chosen if token.step is not None]
         said = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
         if known:
@@ -110,7 +105,7 @@ class Block:
 class View:
     """Blocks with a title and facts.
 
-    `asked`: the word for tokens that are not grey. `separator`: stands between the texts of tokens.
+    `asked`: the word for tokens that are not grey. `separator`: between texts of tokens.
     """
 
     title: str
@@ -141,7 +136,7 @@ def view_of(
 
 
 def tokens_of(tokenizer: TraceTokenizer, encoded: Encoded, supervised: frozenset[Role]) -> list[Token]:
-    """Return the tokens with their texts; those of `supervised` roles are learnt."""
+    """Return tokens with their texts; those of `supervised` roles are learnt."""
     return [
         Token(token, text, Role(role), frame, string, Role(role) in supervised, tokenizer.is_special(token))
         for token, role, frame, string, text in zip(*encoded, token_texts(tokenizer, encoded.ids))
@@ -192,11 +187,10 @@ def beside(
     error: int = -1,
     by_place: bool = False,
 ) -> tuple[Block, ...]:
-    """Return a block for each true or written frame, with the written tokens beside the true ones.
+    """Return a block for each frame, with the written tokens beside the true ones.
 
-    `error`: number of the first frame that differs, below 0 if none. Tokens that the model did not write are grey. `by_place`:
-    written tokens stand for the true ones at their position, as in one-token formats and under teacher forcing; else a frame's
-    tokens are aligned.
+    `error`: number of the first frame that differs, below 0 if none. `by_place`: compare tokens by position, as in one-token
+    formats and under teacher forcing; else they are aligned. Tokens that the model did not write are grey.
     """
     asked = {place for run in runs for place in range(run.start, run.stop)}
     true = [token._replace(supervised=place in asked) for place, token in enumerate(truth)]
@@ -234,9 +228,9 @@ def _decoded(true: Sequence[Token], runs: Sequence[Run], by_place: bool) -> Iter
 
 
 def _aligned(true: Sequence[Token], written: Sequence[Token]) -> tuple[Token, ...]:
-    """Return the written tokens of a frame with the roles of aligned true ones.
+    """Return a frame's written tokens with the roles of aligned true ones.
 
-    Tokens that do not match are wrong, if the model wrote them.
+    Others that the model wrote are wrong.
     """
     matcher = SequenceMatcher(None, [token.id for token in true], [token.id for token in written], autojunk=False)
     found = []

@@ -24,7 +24,7 @@ FACTS = ("failure", "wrong_action", "operation", "first_error_role", "outcome", 
 
 
 class Opened:
-    """Folder of an evaluation whose records are shown.
+    """Folder of an evaluation to show records of.
 
     Raises:
         UserError: it holds none.
@@ -72,7 +72,7 @@ class Opened:
 def opened_view(folder: Path, index: int, words: str = "") -> View:
     """Return the view of one record.
 
-    `words`: of a condition, as in `Opened.named`; without them, the first condition is shown and the others are listed.
+    `words`: of a condition, as in `Opened.named`; by default the first condition is shown and the others are listed.
 
     Raises:
         UserError: there is no such condition or record.
@@ -117,7 +117,7 @@ def _truth(written: Mapping[str, Any]) -> list[Token]:
 def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
     """Return the runs of a generation.
 
-    `numbers`: of the true frames; later frames are numbered after the last.
+    `numbers`: of the true frames, after which others are counted on.
     """
     columns = [written[name] for name in ("ids", "texts", "roles", "places", "special", "logprobs")]
     certain, cut = (list(written[name]) or [0] * len(columns[0]) for name in ("certain", "cut"))

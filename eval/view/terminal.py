@@ -41,7 +41,7 @@ def show_view(view: View, console: Console, ids: bool = False) -> None:
 
 
 def page(view: View, ids: bool = False) -> str:
-    """Return the view as a self-contained HTML page with all text escaped."""
+    """Return the view as a self-contained HTML page with escaped text."""
     colours = {"color_system": "truecolor", "force_terminal": True, "force_jupyter": False, "no_color": False}
     console = Console(file=io.StringIO(), record=True, width=PAGE, **colours)  # type: ignore[arg-type]
     show_view(view, console, ids)
@@ -49,7 +49,7 @@ def page(view: View, ids: bool = False) -> str:
 
 
 def show_text(view: View, console: Console) -> None:
-    """Print the text that a model sees, exactly; on a terminal, coloured and escaped."""
+    """Print exactly the text that a model sees; on a terminal, coloured and escaped."""
     for token in view.tokens:
         text = token.text + view.separator
         style = Style(color=ROLE_COLOURS[token.role.label], dim=token.special, underline=token.string)
@@ -61,7 +61,7 @@ def show_text(view: View, console: Console) -> None:
 
 
 def token_style(token: Token, number: int) -> Style:
-    """Return a token's style: by role, grey if unsupervised, with shades alternating."""
+    """Return a token's style: by role, grey if unsupervised, in alternating shades."""
     if token.wrong:
         return ERROR + Style(underline=token.string)
     colour = ROLE_COLOURS[token.role.label]

@@ -23,7 +23,15 @@ from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FORCINGS, constraint_of
-from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing, Written, requests
+from remedy.eval.generators import (
+    DecodingOptions,
+    Generator,
+    LocalGenerator,
+    LoopGenerator,
+    ModelOutput,
+    Request,
+    requests,
+)
 from remedy.models.chunks import CachedModel
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
@@ -37,10 +45,10 @@ class Measured(NamedTuple):
     seconds: float
     calls: int
     tokens: int
-    written: list[Written]
+    written: list[ModelOutput]
 
 
-def measure(generator: Generator, model: CachedModel, asked: Sequence[Request], writing: Writing) -> Measured:
+def measure(generator: Generator, model: CachedModel, asked: Sequence[Request], writing: DecodingOptions) -> Measured:
     """Have the examples written once."""
     gc.collect()
     calls, tokens, begin = model.calls, model.tokens, time.process_time()
@@ -51,7 +59,7 @@ def measure(generator: Generator, model: CachedModel, asked: Sequence[Request], 
 def compare(
     local: LocalGenerator,
     asked: Sequence[Request],
-    writing: Writing,
+    writing: DecodingOptions,
     batch: int,
     repeats: int,
 ) -> str:
@@ -78,7 +86,7 @@ def compare(
     )
 
 
-def _same(one: Written, other: Written) -> bool:
+def _same(one: ModelOutput, other: ModelOutput) -> bool:
     return [(run.ids, run.complete) for run in one.runs] == [(run.ids, run.complete) for run in other.runs]
 
 
@@ -111,7 +119,9 @@ def main() -> None:
         for batch in asked.batch:
             constraint = constraint_of(forcing)
             one_token = FORMATS[data.format].one_token
-            writing = Writing(FORCINGS[forcing], one_token, 2 * lengths[-1], memory=data.memory, constraint=constraint)
+            writing = DecodingOptions(
+                FORCINGS[forcing], one_token, 2 * lengths[-1], memory=data.memory, constraint=constraint
+            )
             some = made[: max(batch, asked.examples // 8)]
             starts = starts_of(constraint, [one for one, _ in some], data, tokenizer) if constraint else ()
             asked_now = requests([truth for _, truth in some], starts)

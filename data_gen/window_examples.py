@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remedy import rng
-from remedy.data_gen.context_window import FrameEvents, InSight, Memory
+from remedy.data_gen.memory import FrameEvents, Memory, RememberedFrames
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.tokens import Tokens
 
@@ -57,7 +57,7 @@ def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special
     context = next((position for position, role in enumerate(roles) if role != Role.CONTEXT), total)
     frame_starts = [position for position in range(context + 1, total) if frames[position] != frames[position - 1]]
     frame_pieces = [*zip([context, *frame_starts], [*frame_starts, total])]
-    in_sight, events = InSight(memory), FrameEvents(special_ids) if memory.open_calls else None
+    in_sight, events = RememberedFrames(memory), FrameEvents(special_ids) if memory.open_calls else None
     cut: list[Window] = []
     given: tuple[tuple[int, int], ...] = ()
     begin = 0

@@ -29,7 +29,7 @@ from remedy.eval.diagnostics import Condition
 from remedy.eval.generators import Generator, Request
 from remedy.eval.records.generations import generation
 from remedy.eval.scoring.batch import writing
-from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded
+from remedy.eval.scoring.common import ANSWER_CHARACTERS, DecodedExample
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
 from remedy.eval.tables.sections import named
@@ -147,7 +147,7 @@ def written_view(
     constraint = constraint_of(forcing)
     [start] = starts_of(constraint, [example], data, tokenizer) if constraint else [None]
     [written] = generator.generate([Request(truth, start, listener)], writing(condition, max_new_tokens))
-    decoded = Decoded(example, truth, written.runs, fed_roles(forcing), data)
+    decoded = DecodedExample(example, truth, written.runs, fed_roles(forcing), data)
     ids = decoded.written(written.runs)
     places = generated_places(decoded, tokenizer)
     kept = generation(0, tokenizer.decode(ids), written.runs, places, tokenizer, truth, written.near_ties)

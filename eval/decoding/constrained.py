@@ -5,10 +5,10 @@ A certain token is fed. Among several allowed tokens the model chooses, and it w
 
 from __future__ import annotations
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.eval.decoding.cursor import Cursor
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.decoding.protocol import Cut, Held, Place, continued
+from remedy.eval.decoding.protocol import ConstraintState, Cut, TokenOrigin, continued
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -22,7 +22,7 @@ class ConstrainedCursor(Cursor):
     def __init__(
         self,
         truth: Encoded,
-        start: Place,
+        start: ConstraintState,
         tokenizer: TraceTokenizer,
         max_new_tokens: int,
         longest: int | None = None,
@@ -33,7 +33,7 @@ class ConstrainedCursor(Cursor):
         self.written = 1
         self.place = start
         self.allowed = start.allowed()
-        self.held: list[Held] = []
+        self.held: list[TokenOrigin] = []
 
     @property
     def settled(self) -> bool:
@@ -56,7 +56,7 @@ class ConstrainedCursor(Cursor):
         """Return all that is seen here, with the certain tokens that follow it."""
         self.run = 1
         while not self._full and (token := self.allowed.certain) is not None:
-            self._write(token, 0.0, Held(certain=True))
+            self._write(token, 0.0, TokenOrigin(certain=True))
             self.sight.take(token, token == self.frame_end)
         self.waits = False
         tokens = self.sight.tokens()
@@ -80,14 +80,14 @@ class ConstrainedCursor(Cursor):
             return None
         allowed = self.allowed
         if allowed.certain is not None:
-            return self._write(allowed.certain, 0.0, Held(certain=True))
+            return self._write(allowed.certain, 0.0, TokenOrigin(certain=True))
         token, changed = predicted, cut.changed
         if allowed.closing is not None and self.tokenizer.is_special(predicted):
             token, changed = allowed.closing, predicted != allowed.closing
-        held = Held(False, len(allowed.ids) * (not allowed.text), cut.mass, changed)
+        held = TokenOrigin(False, len(allowed.ids) * (not allowed.text), cut.mass, changed)
         return self._write(token, logprob, held)
 
-    def _write(self, token: int, logprob: float, held: Held) -> int:
+    def _write(self, token: int, logprob: float, held: TokenOrigin) -> int:
         after = self.place.after(token)
         assert after is not None, f"token {token} was taken, and is not allowed"
         at = self.runs[1][0] + len(self.current)

@@ -12,7 +12,7 @@ from remedy.data_gen.examples import Example
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.eval.control_flow import ControlFlow, ControlFlowError, Exceptions
 from remedy.eval.decoding.control_flow import TraceGrammar
-from remedy.eval.decoding.protocol import Place
+from remedy.eval.decoding.protocol import ConstraintState
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import ConfigError, UserError
 
@@ -25,7 +25,9 @@ def exceptions_of(example: Example) -> Exceptions:
     return "caught" if example.returns else "all"
 
 
-def starts_of(constraint: str, examples: Sequence[Example], data: DataConfig, tokenizer: TraceTokenizer) -> list[Place]:
+def starts_of(
+    constraint: str, examples: Sequence[Example], data: DataConfig, tokenizer: TraceTokenizer
+) -> list[ConstraintState]:
     """Return the constraint's state at the start of each example's trace.
 
     Raises:
@@ -34,7 +36,7 @@ def starts_of(constraint: str, examples: Sequence[Example], data: DataConfig, to
     return [_start(constraint, example, data, tokenizer) for example in examples]
 
 
-def _start(constraint: str, example: Example, data: DataConfig, tokenizer: TraceTokenizer) -> Place:
+def _start(constraint: str, example: Example, data: DataConfig, tokenizer: TraceTokenizer) -> ConstraintState:
     program = example.trace.program
     if example.returns and example.trace.raised:
         raise UserError(f"{program.name}: the task says that it returns, and it raised: put that right in the task")

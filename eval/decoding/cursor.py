@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
-from remedy.eval.decoding.context_window import Sight
-from remedy.eval.decoding.protocol import FREELY, UNCUT, Cut, Held, TokenListener, ignore_token
+from remedy.eval.decoding.memory import RememberedTokens
+from remedy.eval.decoding.protocol import FREELY, UNCUT, Cut, TokenListener, TokenOrigin, ignore_token
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -24,7 +24,7 @@ class Generated(NamedTuple):
     ids: list[int]
     logprobs: list[float]
     complete: bool
-    held: tuple[Held, ...] = ()
+    held: tuple[TokenOrigin, ...] = ()
 
     @property
     def asked(self) -> int:
@@ -65,7 +65,7 @@ class Cursor:
         self.run = 0
         context = next((at for at, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
         self.offset = context if Role.CONTEXT in fed else 0
-        self.sight = Sight(truth.ids[: self.offset], memory, tokenizer.special_ids)
+        self.sight = RememberedTokens(truth.ids[: self.offset], memory, tokenizer.special_ids)
         self.waits = True
         own = Role.STRUCTURE not in fed and not exact
         self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None

@@ -42,7 +42,7 @@ UNKNOWN = Cut(math.nan, None)
 """For servers, which return probabilities after masking."""
 
 
-class Held(NamedTuple):
+class TokenOrigin(NamedTuple):
     """Origin of a token that was written under a constraint."""
 
     certain: bool = False
@@ -55,16 +55,16 @@ class Held(NamedTuple):
     """Whether the likeliest token was not allowed; None if unknown."""
 
 
-FREELY = Held()
-TokenListener = Callable[[int, float, Held], None]
+FREELY = TokenOrigin()
+TokenListener = Callable[[int, float, TokenOrigin], None]
 """Callback for each written token: the token, its log-probability and its origin."""
 
 
-def ignore_token(token: int, logprob: float, held: Held) -> None:
+def ignore_token(token: int, logprob: float, held: TokenOrigin) -> None:
     """Do nothing."""
 
 
-class Place(Protocol):
+class ConstraintState(Protocol):
     """Immutable state of a constraint within a trace."""
 
     @property
@@ -74,17 +74,17 @@ class Place(Protocol):
     def allowed(self) -> Allowed:
         """Return the tokens that may come next; none after the end."""
 
-    def after(self, token: int) -> Place | None:
+    def after(self, token: int) -> ConstraintState | None:
         """Return the state after one more token; None if that is not allowed."""
 
 
-def continued(place: Place, tokens: list[int], most: int) -> list[int]:
+def continued(place: ConstraintState, tokens: list[int], most: int) -> list[int]:
     """Return at most `most` allowed tokens that follow `tokens` as far as possible.
 
     A special token that is not allowed becomes the text's closing token. After the first difference only certain tokens follow.
     """
     found: list[int] = []
-    at: Place | None = place
+    at: ConstraintState | None = place
     left = iter(tokens)
     parted = False
     while at is not None and not at.done and len(found) < most:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.constrained import ConstrainedCursor
 from remedy.eval.decoding.cursor import Cursor, Generated, runs_of
-from remedy.eval.decoding.protocol import Place, TokenListener, ignore_token
+from remedy.eval.decoding.protocol import ConstraintState, TokenListener, ignore_token
 from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -23,18 +23,18 @@ class Request(NamedTuple):
     """Example to be written."""
 
     example: Encoded
-    start: Place | None = None
+    start: ConstraintState | None = None
     """State of the constraint at the start of the trace; None without a constraint."""
     listener: TokenListener = ignore_token
     """Callback for each written token. After an out-of-memory error the example is written again, from its first token."""
 
 
-def requests(examples: Iterable[Encoded], starts: Iterable[Place] = ()) -> list[Request]:
+def requests(examples: Iterable[Encoded], starts: Iterable[ConstraintState] = ()) -> list[Request]:
     """Return a request for each example. `starts`: states of a constraint."""
     return [Request(*both) for both in zip_longest(examples, starts)]
 
 
-class Writing(NamedTuple):
+class DecodingOptions(NamedTuple):
     """Decoding options: the roles that are fed, and where the model's runs end."""
 
     fed: frozenset[Role]
@@ -50,7 +50,7 @@ class Writing(NamedTuple):
     """Name of the constraint (`eval.decoding.constraints`); empty without one."""
 
 
-class Written(NamedTuple):
+class ModelOutput(NamedTuple):
     """Model output for one example."""
 
     runs: list[Generated]
@@ -58,11 +58,11 @@ class Written(NamedTuple):
     """Number of tokens whose two likeliest candidates were closer than rounding."""
 
 
-Done = Callable[[int, Written], None]
+OnWritten = Callable[[int, ModelOutput], None]
 """Callback with the number of a request and its output, as soon as the output is complete."""
 
 
-def ignore(number: int, written: Written) -> None:
+def ignore(number: int, written: ModelOutput) -> None:
     """Do nothing."""
 
 
@@ -73,7 +73,9 @@ class Writer(Protocol):
     def limit(self) -> int | None:
         """Return the longest readable sequence in tokens; None without a limit."""
 
-    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
+    def generate(
+        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+    ) -> list[ModelOutput]:
         """Write each example and return outputs in the order of the requests.
 
         Examples may not be longer than `limit`. `done` is called in any order.
@@ -94,7 +96,7 @@ class Generator(Writer, Protocol):
         """Return how the model is run, to be stored beside the results."""
 
 
-def cursor_of(asked: Request, writing: Writing, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
+def cursor_of(asked: Request, writing: DecodingOptions, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
     """Return the cursor for a request. `longest`: most tokens that the model can read."""
     example, start, listener = asked
     cursor = (

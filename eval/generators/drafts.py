@@ -86,7 +86,7 @@ class Drafter:
         count = min(count, cursor.remaining)
         return cursor.resumed((tokens * math.ceil(count / len(tokens)))[:count], count)
 
-    def judged(self, right: bool) -> None:
+    def record_result(self, right: bool) -> None:
         """Record whether the last draft was right throughout."""
         self._truthful = self._back == right
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.window_examples import Window, windows
 from remedy.eval.decoding.cursor import Cursor, Generated
-from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, cursor_of, ignore, predictions
 from remedy.eval.generators.scores import most_likely
 from remedy.models.context_length import ContextLimit
 from remedy.models.reader import ModelReader
@@ -39,27 +39,29 @@ class LoopGenerator:
     def limit(self) -> int | None:
         return self.reader.limit
 
-    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
-        found: list[Written] = []
+    def generate(
+        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+    ) -> list[ModelOutput]:
+        found: list[ModelOutput] = []
         for at in range(0, len(asked), self.batch_size):
             for written in self.batch(asked[at : at + self.batch_size], writing):
                 done(len(found), written)
                 found.append(written)
         return found
 
-    def batch(self, asked: Sequence[Request], writing: Writing) -> Iterator[Written]:
+    def batch(self, asked: Sequence[Request], writing: DecodingOptions) -> Iterator[ModelOutput]:
         """Yield the outputs for examples that are read together."""
         if writing.fed == frozenset(Role):
             examples = [one.example for one in asked]
-            return map(Written, predict(self.reader, self.tokenizer, examples, writing.predicted, writing.memory))
-        return map(Written, decode_as(self.reader, self.tokenizer, asked, writing))
+            return map(ModelOutput, predict(self.reader, self.tokenizer, examples, writing.predicted, writing.memory))
+        return map(ModelOutput, decode_as(self.reader, self.tokenizer, asked, writing))
 
     def report(self) -> dict[str, Any]:
         return {}
 
 
 def decode_as(
-    reader: ModelReader, tokenizer: TraceTokenizer, asked: Sequence[Request], writing: Writing
+    reader: ModelReader, tokenizer: TraceTokenizer, asked: Sequence[Request], writing: DecodingOptions
 ) -> list[list[Generated]]:
     """Decode a batch greedily; return the runs that the model wrote for each example.
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remedy.eval.decoding.cursor import Generated
-from remedy.eval.decoding.protocol import Held
-from remedy.eval.generators.base import Done, Request, Writer, Writing, Written, ignore
+from remedy.eval.decoding.protocol import TokenOrigin
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, Writer, ignore
 from remedy.eval.progress import Meter
 from remedy.files import writing as writing_to
 from remedy.models.tokenizer import Encoded
@@ -32,7 +32,7 @@ class Journal:
         self.folder = folder
         self.path = folder / f"{rank}.jsonl"
         self.evaluation = evaluation
-        self._held: dict[str, Written] = {}
+        self._held: dict[str, ModelOutput] = {}
         self._torn = False
         for path in sorted(folder.glob("*.jsonl")):
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -44,10 +44,10 @@ class Journal:
     def __len__(self) -> int:
         return len(self._held)
 
-    def find(self, truth: Encoded, writing: Writing) -> Written | None:
+    def find(self, truth: Encoded, writing: DecodingOptions) -> ModelOutput | None:
         return self._held.get(self._key(truth, writing)) if self._held else None
 
-    def add(self, truth: Encoded, writing: Writing, written: Written) -> None:
+    def add(self, truth: Encoded, writing: DecodingOptions, written: ModelOutput) -> None:
         """Append an output."""
         text = json.dumps([self._key(truth, writing), written.near_ties, [list(run) for run in written.runs]])
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,17 +65,17 @@ class Journal:
             key, near_ties, runs = json.loads(line)
         except ValueError:
             return
-        found = [Generated(*run)._replace(held=tuple(Held(*how) for how in run[-1])) for run in runs]
-        self._held[key] = Written(found, near_ties)
+        found = [Generated(*run)._replace(held=tuple(TokenOrigin(*how) for how in run[-1])) for run in runs]
+        self._held[key] = ModelOutput(found, near_ties)
 
-    def _key(self, truth: Encoded, writing: Writing) -> str:
+    def _key(self, truth: Encoded, writing: DecodingOptions) -> str:
         fed, exact, most, predicted, memory, constraint = writing
         about = [self.evaluation, truth.ids, truth.roles, truth.frames, sorted(map(int, fed)), exact, most]
         about += [sorted(map(int, predicted)), memory and memory.model_dump(mode="json"), constraint]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
-class Kept(NamedTuple):
+class JournaledWriter(NamedTuple):
     """Writer that logs each output, counts it, and reuses logged ones."""
 
     generator: Writer
@@ -86,12 +86,14 @@ class Kept(NamedTuple):
     def limit(self) -> int | None:
         return self.generator.limit
 
-    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
+    def generate(
+        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+    ) -> list[ModelOutput]:
         found = {number: held for number, one in enumerate(asked) if (held := self.journal.find(one.example, writing))}
         rest = [number for number in range(len(asked)) if number not in found]
         self.meter.skip(len(found))
 
-        def keep(place: int, written: Written) -> None:
+        def keep(place: int, written: ModelOutput) -> None:
             number = rest[place]
             self.journal.add(asked[number].example, writing, written)
             found[number] = written

@@ -63,16 +63,16 @@ class Row:
         self.renewed = False
         """Whether the row has just forgotten a frame and must be read again."""
         self.near_ties = 0
-        self.judged = 0
+        self.verified = 0
         """Number of right tokens of the last draft, among those that need a prediction."""
         self.ended = cursor.over
 
-    def judge(self, proposal: Proposal, scores: Scores | None, near: float) -> int:
+    def verify(self, proposal: Proposal, scores: Scores | None, near: float) -> int:
         """Verify predictions, and return how many of the proposal's tokens are right.
 
         `scores`: None if `tokens` are not whole. `near`: margins below it are near ties.
         """
-        self.judged = 0
+        self.verified = 0
         if scores is None:
             return len(proposal.tokens)
         again, self.undecided = self.undecided, False
@@ -96,12 +96,12 @@ class Row:
             if token is None:
                 break
             if following and right < len(guessed) and guessed[right] == token:
-                right, self.judged = right + 1, self.judged + ask
+                right, self.verified = right + 1, self.verified + ask
             elif following:
                 following, wrong = False, right < len(guessed)
         self.departed |= wrong
         if guessed:
-            self.drafter.judged(not wrong)
+            self.drafter.verified(not wrong)
             self.reach = max(FEW, 2 * right, self.reach // 4) if wrong else 2 * self.reach
         return len(proposal.tokens) + right - self.undecided
 

@@ -14,12 +14,12 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
 from remedy.eval.decoding.cursor import Cursor, Generated
 from remedy.eval.generators.backend import Backend
-from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore, predictions
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, cursor_of, ignore, predictions
 from remedy.eval.generators.http_client import HttpClient, ServerClosed
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.scores import near_tie
@@ -85,11 +85,13 @@ class ServedGenerator:
         how = {"departure": self.server.departure, "certain_tokens": "fed", "cut": None, "context": context}
         return {"url": self.backend.url, **self.about._asdict(), **how}
 
-    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
+    def generate(
+        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+    ) -> list[ModelOutput]:
         return _run(self._generate(asked, writing, done))
 
-    async def _generate(self, asked: Sequence[Request], writing: Writing, done: Done) -> list[Written]:
-        found: dict[int, Written] = {}
+    async def _generate(self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten) -> list[ModelOutput]:
+        found: dict[int, ModelOutput] = {}
         waiting = iter(range(len(asked)))
 
         async def work() -> None:
@@ -108,20 +110,20 @@ class ServedGenerator:
             raise UserError(f"{error}: {cure} the same command, which goes on from there") from None
         return [found[number] for number in range(len(asked))]
 
-    async def _write(self, request: Request, writing: Writing) -> Written:
+    async def _write(self, request: Request, writing: DecodingOptions) -> ModelOutput:
         truth = request.example
         if writing.fed == frozenset(Role):
-            return Written(await self._predicted(truth, writing.predicted, writing.memory))
+            return ModelOutput(await self._predicted(truth, writing.predicted, writing.memory))
         cursor = cursor_of(request, writing, self.tokenizer, self.limit)
-        row, luck = Row(0, cursor), _Luck()
+        row, luck = Row(0, cursor), _Agreement()
         near = near_tie(self.server.departure)
         while not row.ended:
             row.renewed = False
             draft = self._draft(row, luck)
             if draft:
                 scores = await self.server.score(row.read, draft)
-                row.judge(Proposal([], draft, whole=True), scores, near)
-                luck.right, luck.wrong = luck.right + row.judged, luck.wrong + 1
+                row.verify(Proposal([], draft, whole=True), scores, near)
+                luck.right, luck.wrong = luck.right + row.verified, luck.wrong + 1
                 continue
             among = cursor.among
             most = self._most(row, luck.reach if request.start else PIECE)
@@ -131,9 +133,9 @@ class ServedGenerator:
                     f"{self.backend.url}: the server did not hold to the grammar: it wrote token {scores.tokens[0]}"
                 )
             before = len(cursor.generated)
-            stood = row.judge(Proposal([], scores.tokens[:-1], whole=True, decides=True), scores, near)
+            stood = row.verify(Proposal([], scores.tokens[:-1], whole=True, decides=True), scores, near)
             luck.written(truth, cursor.generated[before:], stood == len(scores.tokens) - 1)
-        return Written(cursor.generated, row.near_ties)
+        return ModelOutput(cursor.generated, row.near_ties)
 
     async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: Memory | None) -> list[Generated]:
         """Predict true tokens (teacher forcing) in one request per window."""
@@ -153,7 +155,7 @@ class ServedGenerator:
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
         return max(1, min(row.cursor.remaining, reach, room))
 
-    def _draft(self, row: Row, luck: _Luck) -> list[int]:
+    def _draft(self, row: Row, luck: _Agreement) -> list[int]:
         """Return the true tokens that are worth scoring."""
         cursor, read = row.cursor, len(row.read)
         true = None if row.undecided else cursor.ahead(len(cursor.ids) if self.limit is None else self.limit - read)
@@ -166,7 +168,7 @@ class ServedGenerator:
         return tokens[: luck.worthwhile(cursor, read, count)]
 
 
-class _Luck:
+class _Agreement:
     """Agreement of a row with the truth so far.
 
     `reach`: tokens to request under a constraint.

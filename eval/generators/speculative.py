@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from remedy.data_gen.roles import Role
-from remedy.eval.generators.base import Done, Request, Writing, Written, cursor_of, ignore
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, cursor_of, ignore
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.schedule import calls, even_width, power_below, width
@@ -58,9 +58,11 @@ class LocalGenerator:
         return self.reader.report()
 
     @torch.no_grad()
-    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
+    def generate(
+        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+    ) -> list[ModelOutput]:
         order = sorted(range(len(asked)), key=lambda number: len(asked[number].example.ids))
-        found: dict[int, Written] = {}
+        found: dict[int, ModelOutput] = {}
         waiting = list(order)
         while waiting:
             try:
@@ -75,7 +77,9 @@ class LocalGenerator:
             waiting = [number for number in order if number not in found]
         return [found[number] for number in range(len(asked))]
 
-    def _written(self, asked: Sequence[Request], numbers: list[int], writing: Writing) -> Iterator[tuple[int, Written]]:
+    def _written(
+        self, asked: Sequence[Request], numbers: list[int], writing: DecodingOptions
+    ) -> Iterator[tuple[int, ModelOutput]]:
         if writing.fed == frozenset(Role):
             loop = LoopGenerator(self.reader, self.tokenizer)
             for start in range(0, len(numbers), self.batch_size):
@@ -84,7 +88,7 @@ class LocalGenerator:
             return
         rows = (Row(number, cursor_of(asked[number], writing, self.tokenizer, self.limit)) for number in numbers)
         for row in _Batch(self.reader, self.batch_size).run(rows):
-            yield row.number, Written(row.cursor.generated, row.near_ties)
+            yield row.number, ModelOutput(row.cursor.generated, row.near_ties)
 
 
 class _Batch:
@@ -189,7 +193,7 @@ class _Batch:
         found = scores([logits[row.number] for row, one in members if one.whole])
         kept = {}
         for row, one in members:
-            stands = row.judge(one, next(found) if one.whole else None, self.near)
+            stands = row.verify(one, next(found) if one.whole else None, self.near)
             if not (row.ended or row.renewed):
                 kept[row.number] = stands
         self.chunks.keep(kept)

@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, write_json
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.splits import text_hash
 from remedy.files import clear_partials, file_name
 from remedy.messages import shown

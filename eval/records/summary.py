@@ -144,9 +144,11 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
 def _per_frame(rows: pd.DataFrame) -> dict[str, Estimate]:
     found, rows = {}, with_changed(rows)
     for share, of in FRAMES.values():
-        judged = rows[rows[share].notna() & (rows[of] > 0)] if share in rows else rows[:0]
-        if len(judged):
-            found[of] = pooled_of((judged[share] * judged[of]).round(), judged[of], judged["cluster"])
+        counted_rows = rows[rows[share].notna() & (rows[of] > 0)] if share in rows else rows[:0]
+        if len(counted_rows):
+            found[of] = pooled_of(
+                (counted_rows[share] * counted_rows[of]).round(), counted_rows[of], counted_rows["cluster"]
+            )
     return found
 
 

@@ -10,13 +10,13 @@ from remedy.eval.control_flow import ControlFlow, ControlFlowError
 from remedy.eval.decoding.constraints import exceptions_of
 from remedy.eval.decoding.control_flow import TraceGrammar
 from remedy.eval.records.failures import WrongAction
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 
 ENDED = ReadFrame(None, "")
 """Stands for the end of the trace."""
 
 
-def wrong_action(decoded: Decoded, place: int, written: ReadFrame | None) -> WrongAction | None:
+def wrong_action(decoded: DecodedExample, place: int, written: ReadFrame | None) -> WrongAction | None:
     """Classify the first wrong event or line by control flow; None if it cannot tell.
 
     `place`: index among the true frames. `written`: None if unreadable.

@@ -12,10 +12,10 @@ from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
-from remedy.eval.generators.base import Writer, Writing, Written, requests
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, Writer, requests
 from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
-from remedy.eval.scoring.common import Decoded, not_decoded
+from remedy.eval.scoring.common import DecodedExample, not_decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
 from remedy.eval.scoring.tokens import score_tokens
@@ -35,7 +35,7 @@ def write_batch(
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
     max_new_tokens: int,
-) -> dict[int, Written]:
+) -> dict[int, ModelOutput]:
     """Decode a batch under a condition; return outputs by index.
 
     Examples that cannot be decoded are left out.
@@ -68,7 +68,7 @@ def score_batch(
     fed = fed_roles(condition.forcing)
     written = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
     return [
-        _result(Decoded(example, truth, written[place].runs, fed, condition.data), written[place], tokenizer)
+        _result(DecodedExample(example, truth, written[place].runs, fed, condition.data), written[place], tokenizer)
         if place in written
         else Result(
             not_decoded(example, written_roles(condition), feeds_answers(condition.forcing)),
@@ -78,7 +78,7 @@ def score_batch(
     ]
 
 
-def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Result:
+def _result(decoded: DecodedExample, written: ModelOutput, tokenizer: TraceTokenizer) -> Result:
     score = score_tokens if FORMATS[decoded.data.format].one_token else score_frames
     text = tokenizer.decode(decoded.written(decoded.runs))
     places = generated_places(decoded, tokenizer)
@@ -86,10 +86,12 @@ def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Re
     return Result(score(decoded, tokenizer), kept)
 
 
-def writing(condition: Condition, max_new_tokens: int) -> Writing:
+def writing(condition: Condition, max_new_tokens: int) -> DecodingOptions:
     exact, memory = FORMATS[condition.data.format].one_token, condition.data.memory
     constraint = constraint_of(condition.forcing)
-    return Writing(fed_roles(condition.forcing), exact, max_new_tokens, written_roles(condition), memory, constraint)
+    return DecodingOptions(
+        fed_roles(condition.forcing), exact, max_new_tokens, written_roles(condition), memory, constraint
+    )
 
 
 def written_roles(condition: Condition) -> frozenset[Role]:

@@ -16,9 +16,9 @@ from remedy.data_gen.traces.kinds import KINDS, kinds
 from remedy.data_gen.traces.parse import ReadFrame, restore
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.window_examples import windows
-from remedy.eval.decoding.context_window import Sight
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED
+from remedy.eval.decoding.memory import RememberedTokens
 from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
 from remedy.eval.records.schema import PARTS, Constrained, Counted, OutOf, Score
 from remedy.eval.scoring.operations import causing_frame, operation_of
@@ -37,7 +37,7 @@ class FirstError(OutOf):
     first_error_in_string: bool
 
 
-class Decoded(NamedTuple):
+class DecodedExample(NamedTuple):
     """Example with its true tokens and the model's output.
 
     `fed`: roles that were fed.
@@ -141,12 +141,12 @@ def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]],
     return cast(Counted, found)
 
 
-def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> float | None:
+def share_right(decoded: DecodedExample, roles: Collection[Role], part: int, whole: int) -> float | None:
     """Return `part / whole`; None if the model wrote none of the roles."""
     return part / whole if whole and not decoded.wrote.isdisjoint(roles) else None
 
 
-def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None) -> OutOf:
+def out_of(decoded: DecodedExample, error: int | None = None, role: Role | None = None) -> OutOf:
     """Count the denominators of first-error rates.
 
     `error`: position of the first error, if any. `role`: its role.
@@ -177,7 +177,7 @@ def constrained(runs: Sequence[Generated]) -> Constrained:
     }
 
 
-def errorless(decoded: Decoded, frames: int, tokenizer: TraceTokenizer) -> Score:
+def errorless(decoded: DecodedExample, frames: int, tokenizer: TraceTokenizer) -> Score:
     """Return a score without errors, still without answer, validity and matches."""
     return {
         **not_decoded(decoded.example, frozenset(), answer_fed=False),
@@ -191,7 +191,7 @@ def errorless(decoded: Decoded, frames: int, tokenizer: TraceTokenizer) -> Score
     }
 
 
-def first_error(decoded: Decoded, place: int, number: int, token: int, role: Role) -> FirstError:
+def first_error(decoded: DecodedExample, place: int, number: int, token: int, role: Role) -> FirstError:
     """Return the fields that locate the first error.
 
     `place`: index of the frame. `number`: its number in the trace. `token`: true position.
@@ -253,7 +253,7 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
     }
 
 
-def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
+def read_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> int:
     """Count the tokens that the plain loop reads with a cache.
 
     When a frame is forgotten, all tokens still seen are read again. Drafts are not counted.
@@ -262,7 +262,7 @@ def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
     if decoded.parallel:
         return sum(window.size for window in windows(*truth[:3], memory, tokenizer.special_ids))
     read, begun = 0, True
-    sight = Sight(truth.ids[: decoded.start], memory, tokenizer.special_ids)
+    sight = RememberedTokens(truth.ids[: decoded.start], memory, tokenizer.special_ids)
     for token, closes in _tokens_read(decoded, tokenizer):
         seen, begun = sight.size + 1, True
         if sight.take(token, closes):
@@ -270,7 +270,7 @@ def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
     return read + sight.size * begun
 
 
-def _tokens_read(decoded: Decoded, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:
+def _tokens_read(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:
     """Yield tokens from the context to the last written, and whether each ends a frame."""
     ids, frames = decoded.truth.ids, decoded.truth.frames
     exact = FORMATS[decoded.data.format].one_token

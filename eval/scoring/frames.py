@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
+from remedy.data_gen.traces.comparison import same_answer, same_frame
 from remedy.data_gen.traces.frames import WrittenFrame
-from remedy.data_gen.traces.judge import same_answer, same_frame
 from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.traces.values import same_value
@@ -17,13 +17,13 @@ from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.actions import ENDED, wrong_action
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
-    Decoded,
+    DecodedExample,
     counted,
     errorless,
     first_error,
     followed_another,
-    judged,
     operation_behind,
+    share_right,
     storable,
 )
 from remedy.eval.scoring.reading import Reading, first_difference, read, read_part
@@ -50,7 +50,7 @@ class _Error(NamedTuple):
     value_type: str = ""
 
 
-def score_frames(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
+def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     """Score one example frame by frame."""
     example, runs = decoded.example, decoded.runs
     spelled = [frame.as_read(decoded.data.string_encoding) for frame in example.frames]
@@ -124,7 +124,7 @@ def _written_at(found: Reading, place: int) -> ReadFrame | None:
     return ENDED if found.whole else None
 
 
-def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | None:
+def _first_error(decoded: DecodedExample, true: Reading, found: Reading) -> _Error | None:
     """Find the first frame whose meaning differs from the true one."""
     asks = FORMATS[decoded.data.format].session
     for place, frame in enumerate(true.in_full):
@@ -147,7 +147,7 @@ def _first_error(decoded: Decoded, true: Reading, found: Reading) -> _Error | No
 
 
 def _stands(
-    decoded: Decoded, true: Reading, found: Reading, error: _Error, tokenizer: TraceTokenizer
+    decoded: DecodedExample, true: Reading, found: Reading, error: _Error, tokenizer: TraceTokenizer
 ) -> tuple[int, Role]:
     """Return the position of the first error in the true sequence, and its role."""
     token = first_difference(decoded, error.place, tokenizer)
@@ -172,7 +172,7 @@ def _asks_otherwise(read: Mapping[str, str], true: Mapping[str, str]) -> bool:
     return len(read) != len(true)
 
 
-def _wrong_type(decoded: Decoded, written: WrittenFrame, frame: ReadFrame, found: ReadFrame) -> str:
+def _wrong_type(decoded: DecodedExample, written: WrittenFrame, frame: ReadFrame, found: ReadFrame) -> str:
     """Return the type of the first wrong variable's true value, or `names`."""
     shown = frame.locals
     if shown is None or found.locals is None or (list(shown) != list(found.locals) and frame.event is not None):
@@ -191,7 +191,7 @@ def _respelled(true: Reading, found: Reading, place: int) -> bool:
     return texts[0] != texts[1] and meant[0] == meant[1]
 
 
-def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTokenizer) -> Matches:
+def _matches(decoded: DecodedExample, true: Reading, found: Reading, tokenizer: TraceTokenizer) -> Matches:
     """Count the right states, actions, variables and values of one trace.
 
     Frames are compared by index. If the structure was fed, each part is compared alone.
@@ -234,7 +234,7 @@ def _matches(decoded: Decoded, true: Reading, found: Reading, tokenizer: TraceTo
     names = Role.QUERY if FORMATS[decoded.data.format].session else Role.STATE
     return {
         **counted(decoded.wrote, rights, decoded.example),
-        "key_match": judged(decoded, {names}, named, variables),
-        "key_value_match": judged(decoded, {Role.STATE}, valued, variables),
+        "key_match": share_right(decoded, {names}, named, variables),
+        "key_value_match": share_right(decoded, {Role.STATE}, valued, variables),
         "respelled": sum(_respelled(true, states, place) for place in range(len(true.frames))),
     }

@@ -10,7 +10,7 @@ from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.records.generations import TokenPlace
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 Frames = list[ReadFrame | None]
@@ -27,7 +27,7 @@ class Reading(NamedTuple):
     whole: bool
 
 
-def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer) -> Reading:
+def read(decoded: DecodedExample, runs: Sequence[Generated], tokenizer: TraceTokenizer) -> Reading:
     """Read the output as frames.
 
     If the structure was fed, each frame is read alone.
@@ -45,7 +45,7 @@ def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer)
     return Reading(found, decoded.in_full(found), None not in found)
 
 
-def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
+def read_part(decoded: DecodedExample, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
     """Read only tokens of some roles, with true tokens in place of all others.
 
     Under teacher forcing, where a part ends is not checked.
@@ -81,7 +81,7 @@ def by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[
     return groups
 
 
-def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:
+def places_written(decoded: DecodedExample, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:
     """Return frame index and role of each token of a freely written trace."""
     reader = FORMATS[decoded.data.format].reader(decoded.data.reveal.answer_only)
     found = []
@@ -93,7 +93,7 @@ def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokeniz
     return [TokenPlace(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in found]
 
 
-def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) -> int:
+def first_difference(decoded: DecodedExample, place: int, tokenizer: TraceTokenizer) -> int:
     """Return the true position of the first different token in the frame at `place`.
 
     The frame must differ.
@@ -114,7 +114,7 @@ def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) ->
     return positions[min(len(written), len(positions) - 1)]
 
 
-def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[TokenPlace]:
+def generated_places(decoded: DecodedExample, tokenizer: TraceTokenizer) -> list[TokenPlace]:
     """Return frame index and role of each token of all runs."""
     one_token = FORMATS[decoded.data.format].one_token
     if not one_token and not decoded.structure_fed:

@@ -13,13 +13,13 @@ from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
-    Decoded,
+    DecodedExample,
     counted,
     errorless,
     first_error,
     followed_another,
-    judged,
     operation_behind,
+    share_right,
     spliced,
     storable,
 )
@@ -50,7 +50,7 @@ class _Place(NamedTuple):
     right: bool
 
 
-def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
+def score_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     """Score one example. Fed tokens are right."""
     example, truth, runs = decoded.example, decoded.truth, decoded.runs
     places = _by_meaning(decoded, _places(decoded), tokenizer)
@@ -98,7 +98,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     return score
 
 
-def _places(decoded: Decoded) -> list[_Place]:
+def _places(decoded: DecodedExample) -> list[_Place]:
     truth = decoded.truth
     written: dict[int, int | None] = {}
     for run in decoded.runs:
@@ -111,7 +111,7 @@ def _places(decoded: Decoded) -> list[_Place]:
     ]
 
 
-def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceTokenizer) -> list[_Place]:
+def _by_meaning(decoded: DecodedExample, places: Sequence[_Place], tokenizer: TraceTokenizer) -> list[_Place]:
     """Return the places, with `right` by meaning: `..` stands for the value last shown.
 
     That is the model's own value or, where states are fed, the true one.
@@ -166,7 +166,7 @@ def _answer(truth: Encoded, ids: Sequence[int], answer: int, tokenizer: TraceTok
     return ",".join(said)
 
 
-def _matches(decoded: Decoded, places: Sequence[_Place]) -> Matches:
+def _matches(decoded: DecodedExample, places: Sequence[_Place]) -> Matches:
     """Count the right states, actions, variables and values of one trace.
 
     A state's queries belong to it, except under teacher forcing.
@@ -184,7 +184,7 @@ def _matches(decoded: Decoded, places: Sequence[_Place]) -> Matches:
     respelled = {place.frame for place in shown if place.right and place.written != place.token}
     return Matches(
         **counted(decoded.wrote, rights, decoded.example),
-        key_match=judged(decoded, {Role.QUERY}, sum(named.values()), len(named)),
-        key_value_match=judged(decoded, {Role.STATE}, sum(values), len(values)),
+        key_match=share_right(decoded, {Role.QUERY}, sum(named.values()), len(named)),
+        key_value_match=share_right(decoded, {Role.STATE}, sum(values), len(values)),
         respelled=len(respelled - wrong_states),
     )

@@ -23,7 +23,7 @@ from remedy.settings import ConfigError
 FACTS = ("failure", "wrong_action", "operation", "first_error_role", "outcome", "source", "answer", "true_answer")
 
 
-class Opened:
+class EvaluationFolder:
     """Folder of an evaluation to show records of.
 
     Raises:
@@ -72,12 +72,12 @@ class Opened:
 def opened_view(folder: Path, index: int, words: str = "") -> View:
     """Return the view of one record.
 
-    `words`: of a condition, as in `Opened.named`; by default the first condition is shown and the others are listed.
+    `words`: of a condition, as in `EvaluationFolder.named`; by default the first condition is shown and the others are listed.
 
     Raises:
         UserError: there is no such condition or record.
     """
-    opened = Opened(folder)
+    opened = EvaluationFolder(folder)
     conditions = opened.conditions
     [view] = opened.views(opened.named(words) if words else conditions[0], [index])
     if len(conditions) > 1 and not words:

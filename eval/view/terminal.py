@@ -80,15 +80,15 @@ def _head(view: View) -> Iterator[Text]:
 
 
 def _coloured(view: View, ids: bool) -> Iterator[Text | Table]:
-    judged = any(token.step is not None for block in view.blocks for token in block.chosen)
+    with_probabilities = any(token.step is not None for block in view.blocks for token in block.chosen)
     compared = any(block.written is not None for block in view.blocks)
     yield _legend(view)
-    if judged:
+    if with_probabilities:
         steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
         yield Text.assemble(("\nthe model's own probability of a token: ", FAINT), *steps)
     yield Text()
     table = Table.grid(padding=(0, 1), pad_edge=False)
-    table.add_column(width=WITH_BARS if judged else LABELS)
+    table.add_column(width=WITH_BARS if with_probabilities else LABELS)
     for _ in range(1 + compared):
         table.add_column(overflow="fold", ratio=1)
     if compared:

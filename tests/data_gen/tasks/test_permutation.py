@@ -28,7 +28,7 @@ from remedy.data_gen.tasks.permutation_programs import (
     session,
 )
 from remedy.data_gen.tasks.task import Guesses
-from remedy.data_gen.traces.judge import same_answer
+from remedy.data_gen.traces.comparison import same_answer
 from remedy.eval.scoring.frames import answer_places
 from remedy.models.encoding import encoded_examples, example_table
 from remedy.models.tokenizer import TraceTokenizer

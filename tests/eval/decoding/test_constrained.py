@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from remedy.data_gen.roles import Role
-from remedy.eval.decoding.protocol import Place
+from remedy.eval.decoding.protocol import ConstraintState
 from remedy.eval.generators import LoopGenerator, requests
 from remedy.models.chunks import Kind
 from remedy.models.tokenizer import Encoded
-from tests.eval.held import CHARACTERS, CONSTRAINED, Prepared, assert_alike, assert_held
+from tests.eval.constrained_runs import CHARACTERS, CONSTRAINED, Prepared, assert_alike, assert_held
 from tests.eval.scripted import MEMORIES, drafting
 
 
@@ -77,7 +77,7 @@ def test_choices_are_the_likeliest_of_what_is_allowed_and_what_was_cut_is_said(l
         requests([truth], [start]), CONSTRAINED._replace(max_new_tokens=300)
     )
     (run,) = written.runs
-    place: Place | None = start
+    place: ConstraintState | None = start
     masked = 0
     for at, (token, logprob, held) in enumerate(zip(run.ids, run.logprobs, run.held)):
         assert place is not None

@@ -14,16 +14,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.constraints import starts_of
-from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written, requests
+from remedy.eval.generators import DecodingOptions, LoopGenerator, ModelOutput, ServedGenerator, requests
 from remedy.eval.generators.backend import Backend
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
 from remedy.settings import UserError
 from tests.contract_server import ContractServer
-from tests.eval.held import CHARACTERS, CONSTRAINED, Prepared, branching
+from tests.eval.constrained_runs import CHARACTERS, CONSTRAINED, Prepared, branching
 from tests.lark import tokens_of
 
 SIZE = CHARACTERS.vocab_size
@@ -62,7 +62,7 @@ class Whimsical(nn.Module):
         return self.known[read]
 
 
-def same(mine: Written, other: Written) -> bool:
+def same(mine: ModelOutput, other: ModelOutput) -> bool:
     """The tokens are the same, and how each came about, but for what a server does not tell."""
     (one,), (two,) = mine.runs, other.runs
     told = [(held.certain, held.choices) for held in one.held] == [(held.certain, held.choices) for held in two.held]
@@ -70,8 +70,8 @@ def same(mine: Written, other: Written) -> bool:
 
 
 def assert_served_as_here(
-    made: Prepared, model: Any, asked: Writing, truths: Sequence[Encoded] = ()
-) -> tuple[list[Written], ContractServer]:
+    made: Prepared, model: Any, asked: DecodingOptions, truths: Sequence[Encoded] = ()
+) -> tuple[list[ModelOutput], ContractServer]:
     """A server's model writes what the plain loop does. What was written, and the server."""
     tokens_of(CHARACTERS)
     starts = starts_of(asked.constraint, made.examples, made.data, CHARACTERS)

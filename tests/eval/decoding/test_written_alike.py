@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE
-from remedy.eval.generators import LocalGenerator, LoopGenerator, Writing, requests
+from remedy.eval.generators import DecodingOptions, LocalGenerator, LoopGenerator, requests
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.mixers import MIXERS
 from remedy.models.reader import ModelReader
@@ -31,7 +31,7 @@ def test_whatever_a_model_writes_is_what_the_plain_loop_writes(form: str, name: 
     for seed in range(2 if form == "cwm" else 12):
         limit = draws.choice([None, None, max(len(truth.ids) for truth in truths) - draws.randrange(30)])
         memory = draws.choice(MEMORIES[: 5 if form == "cwm" else 4])
-        writing = Writing(FORCED[name], form == "symbolic", draws.choice([3, 40, 150]), frozenset(), memory)
+        writing = DecodingOptions(FORCED[name], form == "symbolic", draws.choice([3, 40, 150]), frozenset(), memory)
         rate = draws.choice([0.0, 0.01, 0.1, 0.5, 1.0])
         model = erring(truths, tokenizer.vocab_size, seed, rate, draws.choice([1, 2, 5, 1000]))
         reader = Scripted(model, tokenizer.vocab_size, kind, limit)
@@ -45,7 +45,7 @@ def test_whatever_a_model_writes_is_what_the_plain_loop_writes(form: str, name: 
 
 
 def assert_written_alike(
-    model: Any, tokenizer: TraceTokenizer, truths: list[Encoded], writing: Writing, batch: int
+    model: Any, tokenizer: TraceTokenizer, truths: list[Encoded], writing: DecodingOptions, batch: int
 ) -> None:
     generator = LocalGenerator(ModelReader(model), tokenizer, batch)
     expected = LoopGenerator(generator.reader, tokenizer).generate(requests(truths), writing)
@@ -65,10 +65,10 @@ def test_every_model_writes_what_the_plain_loop_writes(name: str) -> None:
     tokenizer, truths = prepared("symbolic", 4)
     model = tiny_model(name, tokenizer.vocab_size) if name in FAMILIES else small_model(name, tokenizer)
     for fed, batch in ((FREE, 4), (ACTION_FORCED, 1)):
-        assert_written_alike(model, tokenizer, truths, Writing(fed, True, 25), batch)
+        assert_written_alike(model, tokenizer, truths, DecodingOptions(fed, True, 25), batch)
     if name in ("attention", "deltanet"):
         for memory in MEMORIES[2:4]:
-            assert_written_alike(model, tokenizer, truths, Writing(FREE, True, 25, frozenset(), memory), 3)
+            assert_written_alike(model, tokenizer, truths, DecodingOptions(FREE, True, 25, frozenset(), memory), 3)
 
 
 def test_where_memory_runs_out_fewer_examples_are_written_at_a_time() -> None:
@@ -82,11 +82,11 @@ def test_where_memory_runs_out_fewer_examples_are_written_at_a_time() -> None:
 
     model = erring(truths, tokenizer.vocab_size, 0, 0.05, 2)
     expected = LoopGenerator(Scripted(model, tokenizer.vocab_size), tokenizer).generate(  # type: ignore[arg-type]
-        requests(truths), Writing(FREE)
+        requests(truths), DecodingOptions(FREE)
     )
     small = Small(model, tokenizer.vocab_size)
     small.overhead = 1000.0
     generator = drafting(small, tokenizer, 4)
-    assert runs(generator.generate(requests(truths), Writing(FREE))) == runs(expected)
+    assert runs(generator.generate(requests(truths), DecodingOptions(FREE))) == runs(expected)
     assert generator.batch_size == 1
     assert all(math.isfinite(logprob) for one in expected for run in one.runs for logprob in run.logprobs)

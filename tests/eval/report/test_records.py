@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.generations import read_generations
@@ -47,7 +47,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["action_forced"], "examples": 12}
     settings = build(EvalConfig, {"diagnostics": [diagnostic], "max_new_tokens": 300}, "x")
     model, tokenizer = model_for(DATA, "chars")
-    evaluate(model, tokenizer, Subject(DATA), settings, folder, "gru")
+    evaluate(model, tokenizer, CheckpointInfo(DATA), settings, folder, "gru")
     return folder
 
 

@@ -8,7 +8,7 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import spans_text
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.folder import REQUEST
@@ -30,7 +30,7 @@ def evaluated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     settings = build(EvalConfig, {"diagnostics": [diagnostic], "max_new_tokens": 600}, "x")
     data: DataConfig = request.param
     model, tokenizer = model_for(data, "symbols" if data.format == "symbolic" else "chars")
-    evaluate(model, tokenizer, Subject(data), settings, folder, "gru")
+    evaluate(model, tokenizer, CheckpointInfo(data), settings, folder, "gru")
     return data, folder
 
 

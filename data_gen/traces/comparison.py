@@ -55,7 +55,7 @@ def spells_tokens(spans: Sequence[Span]) -> bool:
     return _SPECIAL.search(text) is not None
 
 
-def judge(
+def compare_traces(
     written: Sequence[Piece],
     true: Sequence[Piece],
     form: Format,

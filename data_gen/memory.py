@@ -91,7 +91,7 @@ class _OpenCalls:
         return over
 
 
-class InSight:
+class RememberedFrames:
     """Numbers of the remembered frames, in order."""
 
     def __init__(self, memory: Memory) -> None:
@@ -104,8 +104,8 @@ class InSight:
     def numbers(self) -> list[int]:
         return list(self._numbers)
 
-    def copy(self) -> InSight:
-        other = InSight(self._memory)
+    def copy(self) -> RememberedFrames:
+        other = RememberedFrames(self._memory)
         other._closed, other._numbers, other._calls = self._closed, dict(self._numbers), self._calls.copy()
         return other
 

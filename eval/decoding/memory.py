@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from remedy.data_gen.context_window import FrameEvents, InSight, Memory
+from remedy.data_gen.memory import FrameEvents, Memory, RememberedFrames
 from remedy.data_gen.roles import Special
 
 
-class Sight:
+class RememberedTokens:
     """Tokens that one row sees: its context, the remembered frames and the open frame.
 
     Without a memory (None) all frames are remembered. A frame whose special tokens match no event opens and ends no call. `size`:
@@ -22,7 +22,7 @@ class Sight:
 
     def __init__(self, context: Sequence[int], memory: Memory | None, special_ids: Mapping[Special, int]) -> None:
         self._context = context
-        self._in_sight = InSight(memory) if memory is not None else None
+        self._in_sight = RememberedFrames(memory) if memory is not None else None
         self._events = FrameEvents(special_ids) if memory is not None and memory.open_calls else None
         self._closed: dict[int, list[int]] = {}
         self._number = 0

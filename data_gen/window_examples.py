@@ -57,14 +57,14 @@ def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special
     context = next((position for position, role in enumerate(roles) if role != Role.CONTEXT), total)
     frame_starts = [position for position in range(context + 1, total) if frames[position] != frames[position - 1]]
     frame_pieces = [*zip([context, *frame_starts], [*frame_starts, total])]
-    in_sight, events = RememberedFrames(memory), FrameEvents(special_ids) if memory.open_calls else None
+    remembered, events = RememberedFrames(memory), FrameEvents(special_ids) if memory.open_calls else None
     cut: list[Window] = []
     given: tuple[tuple[int, int], ...] = ()
     begin = 0
     for start, stop in frame_pieces[:-1]:
-        if in_sight.close(events.of(ids[start:stop]) if events else None):
+        if remembered.close(events.of(ids[start:stop]) if events else None):
             cut.append(Window(given, begin, stop))
-            given, begin = ((0, context), *(frame_pieces[number] for number in in_sight.numbers)), stop
+            given, begin = ((0, context), *(frame_pieces[number] for number in remembered.numbers)), stop
     return [*cut, Window(given, begin, total)]
 
 

@@ -28,7 +28,7 @@ from remedy.eval.decoding.protocol import TokenListener
 from remedy.eval.diagnostics import Condition
 from remedy.eval.generators import Generator, Request
 from remedy.eval.records.generations import generation
-from remedy.eval.scoring.batch import writing
+from remedy.eval.scoring.batch import decoding_options
 from remedy.eval.scoring.common import ANSWER_CHARACTERS, DecodedExample
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
@@ -146,13 +146,13 @@ def written_view(
         raise UserError(f"{generator.name}: reads {generator.limit:,} tokens, and the program's prompt has {length:,}")
     constraint = constraint_of(forcing)
     [start] = starts_of(constraint, [example], data, tokenizer) if constraint else [None]
-    [written] = generator.generate([Request(truth, start, listener)], writing(condition, max_new_tokens))
+    [written] = generator.generate([Request(truth, start, listener)], decoding_options(condition, max_new_tokens))
     decoded = DecodedExample(example, truth, written.runs, fed_roles(forcing), data)
     ids = decoded.written(written.runs)
     places = generated_places(decoded, tokenizer)
     kept = generation(0, tokenizer.decode(ids), written.runs, places, tokenizer, truth, written.near_ties)
     read = FORMATS[data.format].read(tokenizer.pieces(ids), data.reveal.answer_only)
-    asked = sum(run.asked for run in written.runs)
+    asked = sum(run.written_count for run in written.runs)
     wrote = {"frames": len(read.frames), "tokens written": asked, "were certain": len(kept["ids"]) - asked}
     shared = {name: label for name, label in condition.labels.items() if name not in condition.own_labels}
     facts = {

@@ -18,7 +18,7 @@ from remedy.data_gen.roles import Role, Special, spans_text
 from remedy.data_gen.traces.comparison import TraceScore, compare_traces, pieces, spells_tokens
 from remedy.data_gen.traces.parse import Piece
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.scoring.frames import answer_places
+from remedy.eval.scoring.frames import answer_indices
 from remedy.messages import suggest
 from remedy.settings import UserError
 
@@ -141,5 +141,5 @@ def _rows(data: DataConfig, count: int, split: str) -> Iterator[dict[str, Any]]:
             context = [span for span in example.spans if span.role is Role.CONTEXT]
             written = [span for span in example.spans if span.role is not Role.CONTEXT]
             row = {"prompt": spans_text(context), "trace": spans_text(written), "answer": example.answer}
-            facts = {"index": example.index, "program": example.program, "answer_frames": answer_places(example)}
+            facts = {"index": example.index, "program": example.program, "answer_frames": answer_indices(example)}
             yield {**row, **facts}

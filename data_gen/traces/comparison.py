@@ -64,7 +64,7 @@ def compare_traces(
 ) -> TraceScore:
     """Score what was written after a program's context against the true text.
 
-    `places`: the frames that hold the answer, counted from the end (`eval.scoring.frames.answer_places`).
+    `places`: the frames that hold the answer, counted from the end (`eval.scoring.frames.answer_indices`).
 
     Raises:
         ValueError: the true text does not read as a trace.

@@ -27,7 +27,7 @@ from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
-from remedy.eval.scoring.frames import answer_places
+from remedy.eval.scoring.frames import answer_indices
 from remedy.files import file_name, write_text
 from remedy.messages import shown
 from remedy.models.card import cell, without_paths
@@ -146,7 +146,7 @@ def freeze(name: str, config: EvalConfig) -> ExampleSet:
             reason = "" if example.outcome == "ok" else example.outcome
             if not reason and spells_tokens(example.spans):
                 reason = "spells a token"
-            elif not reason and len(answer_places(example)) > 1:
+            elif not reason and len(answer_indices(example)) > 1:
                 reason = "raised"
             frozen = {} if reason else row(example)
             if not reason and len(frozen["trace"]) > LONGEST:
@@ -188,7 +188,7 @@ def row(example: Example) -> dict[str, Any]:
         "question": f"{''.join(_texts(context))}\n\n{QUESTIONS[state].format(form=names)}\n",
         "trace": "".join(_texts([span for span in example.spans if span.role is not Role.CONTEXT])),
         "answer": example.answer,
-        "answer_frames": answer_places(example),
+        "answer_frames": answer_indices(example),
         "cluster": example.cluster,
     }
 

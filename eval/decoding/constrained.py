@@ -8,7 +8,7 @@ from __future__ import annotations
 from remedy.data_gen.memory import Memory
 from remedy.eval.decoding.cursor import Cursor
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.decoding.protocol import ConstraintState, Cut, TokenOrigin, continued
+from remedy.eval.decoding.protocol import ConstraintState, Cut, TokenOrigin, allowed_continuation
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -31,22 +31,22 @@ class ConstrainedCursor(Cursor):
         super().__init__(truth, FREE, tokenizer, False, max_new_tokens, longest, memory)
         self.runs = [(0, self.offset, True), (self.offset, len(truth.ids), False)]
         self.written = 1
-        self.place = start
+        self.state = start
         self.allowed = start.allowed()
-        self.held: list[TokenOrigin] = []
+        self.origins: list[TokenOrigin] = []
 
     @property
     def settled(self) -> bool:
-        return self.done or self.waits or self._full or self.place.done or self.allowed.certain is not None
+        return self.done or self.waits or self._full or self.state.done or self.allowed.certain is not None
 
     @property
-    def among(self) -> list[int] | None:
+    def choices(self) -> list[int] | None:
         if self.settled:
             return None
         return None if self.allowed.text else sorted(self.allowed.ids)
 
-    def resumed(self, tokens: list[int], count: int) -> list[int]:
-        return continued(self.place, tokens, count)
+    def complete_draft(self, tokens: list[int], count: int) -> list[int]:
+        return allowed_continuation(self.state, tokens, count)
 
     @property
     def remaining(self) -> int:
@@ -57,11 +57,11 @@ class ConstrainedCursor(Cursor):
         self.run = 1
         while not self._full and (token := self.allowed.certain) is not None:
             self._write(token, 0.0, TokenOrigin(certain=True))
-            self.sight.take(token, token == self.frame_end)
+            self.remembered.take(token, token == self.frame_end)
         self.waits = False
-        tokens = self.sight.tokens()
+        tokens = self.remembered.tokens()
         self.read = len(tokens)
-        if self.place.done:
+        if self.state.done:
             self._close(complete=True)
         elif self.longest is not None and self.read > self.longest:
             self._cut()
@@ -69,14 +69,14 @@ class ConstrainedCursor(Cursor):
 
     @property
     def _full(self) -> bool:
-        stuck = not self.allowed.ids and not self.place.done
+        stuck = not self.allowed.ids and not self.state.done
         return stuck or len(self.current) >= self.max_new_tokens
 
     def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
         if self.done:
             return None
-        if self.place.done or self._full:
-            self._close(complete=self.place.done)
+        if self.state.done or self._full:
+            self._close(complete=self.state.done)
             return None
         allowed = self.allowed
         if allowed.certain is not None:
@@ -84,22 +84,22 @@ class ConstrainedCursor(Cursor):
         token, changed = predicted, cut.changed
         if allowed.closing is not None and self.tokenizer.is_special(predicted):
             token, changed = allowed.closing, predicted != allowed.closing
-        held = TokenOrigin(False, len(allowed.ids) * (not allowed.text), cut.mass, changed)
-        return self._write(token, logprob, held)
+        origin = TokenOrigin(False, len(allowed.ids) * (not allowed.text), cut.mass, changed)
+        return self._write(token, logprob, origin)
 
-    def _write(self, token: int, logprob: float, held: TokenOrigin) -> int:
-        after = self.place.after(token)
+    def _write(self, token: int, logprob: float, origin: TokenOrigin) -> int:
+        after = self.state.after(token)
         assert after is not None, f"token {token} was taken, and is not allowed"
-        at = self.runs[1][0] + len(self.current)
-        self.in_step &= at < len(self.ids) and self.ids[at] == token
-        self.place, self.allowed = after, after.allowed()
+        position = self.runs[1][0] + len(self.current)
+        self.in_step &= position < len(self.ids) and self.ids[position] == token
+        self.state, self.allowed = after, after.allowed()
         self.current.append(token)
         self.logprobs.append(logprob)
-        self.held.append(held)
-        self.listener(token, logprob, held)
+        self.origins.append(origin)
+        self.listener(token, logprob, origin)
         return token
 
     def _close(self, complete: bool) -> None:
-        held = tuple(self.held)
+        origins = tuple(self.origins)
         super()._close(complete)
-        self.generated[-1] = self.generated[-1]._replace(held=held)
+        self.generated[-1] = self.generated[-1]._replace(origins=origins)

@@ -80,7 +80,7 @@ class TraceGrammar:
             ControlFlowError: the format writes no events, or frames are left out.
         """
         if not isinstance(FORMATS[format], Cwm):
-            known = ", ".join(name for name, one in FORMATS.items() if isinstance(one, Cwm))
+            known = ", ".join(name for name, writer in FORMATS.items() if isinstance(writer, Cwm))
             raise ControlFlowError(
                 f"format: {format} does not write events, which control flow goes by; use one of {known}"
             )
@@ -100,16 +100,16 @@ class TraceGrammar:
             after = walk.advance(walk.allowed())
             assert after is not None
             walk = after
-        return self.at(walk)
+        return self.state_at(walk)
 
-    def at(self, walk: Walk) -> TokenWalk:
+    def state_at(self, walk: Walk) -> TokenWalk:
         return TokenWalk(self, walk, self.frames(walk.allowed()))
 
     def _frames(self, allowed: frozenset[Step]) -> Trie:
-        found = Trie()
+        trie = Trie()
         for step in allowed:
-            found.add(self.frame(step), step)
-        return found
+            trie.add(self.frame(step), step)
+        return trie
 
     def _frame(self, step: Step) -> Symbols:
         special, event = self.tokenizer.special_ids, step.event
@@ -146,4 +146,4 @@ class TokenWalk:
             text = self.node.closing is not None and not self.grammar.tokenizer.is_special(token)
             return self if text else None
         walk = self.walk.advance(node.steps)
-        return TokenWalk(self.grammar, self.walk, node) if walk is None else self.grammar.at(walk)
+        return TokenWalk(self.grammar, self.walk, node) if walk is None else self.grammar.state_at(walk)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.eval.decoding.memory import RememberedTokens
-from remedy.eval.decoding.protocol import FREELY, UNCUT, Cut, TokenListener, TokenOrigin, ignore_token
+from remedy.eval.decoding.protocol import UNCONSTRAINED, UNCUT, Cut, TokenListener, TokenOrigin, ignore_token
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Generated(NamedTuple):
     """Tokens generated in place of the true ones from `start` to `stop` (exclusive).
 
-    `complete` is false if a limit cut the run. `held`: under a constraint, the origin of each token. Fed tokens have
+    `complete` is false if a limit cut the run. `origins`: under a constraint, the origin of each token. Fed tokens have
     log-probability 0; a closing token has that of the special token which the model wrote for it.
     """
 
@@ -24,11 +24,11 @@ class Generated(NamedTuple):
     ids: list[int]
     logprobs: list[float]
     complete: bool
-    held: tuple[TokenOrigin, ...] = ()
+    origins: tuple[TokenOrigin, ...] = ()
 
     @property
-    def asked(self) -> int:
-        return len(self.ids) - sum(one.certain for one in self.held)
+    def written_count(self) -> int:
+        return len(self.ids) - sum(origin.certain for origin in self.origins)
 
 
 class Cursor:
@@ -63,9 +63,9 @@ class Cursor:
         self.runs = runs_of(truth, fed)
         self.written = max((number for number, (_, _, is_fed) in enumerate(self.runs) if not is_fed), default=-1)
         self.run = 0
-        context = next((at for at, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
+        context = next((position for position, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
         self.offset = context if Role.CONTEXT in fed else 0
-        self.sight = RememberedTokens(truth.ids[: self.offset], memory, tokenizer.special_ids)
+        self.remembered = RememberedTokens(truth.ids[: self.offset], memory, tokenizer.special_ids)
         self.waits = True
         own = Role.STRUCTURE not in fed and not exact
         self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None
@@ -82,7 +82,7 @@ class Cursor:
         return self.run == len(self.runs)
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
         """Return whether the model has nothing left to write."""
         return self.run > self.written
 
@@ -105,45 +105,47 @@ class Cursor:
         if self.done or not self.in_step:
             return None
         start, _, is_fed = self.runs[self.run]
-        place = start + (self.offset if is_fed else len(self.current))
-        stop = min(len(self.ids), place + most)
-        seen = self.sight.reach((self.ids[at], self._is_last(at)) for at in range(place, stop))
-        return place, list(self.ids[place : stop if seen is None else place + seen])
+        position = start + (self.offset if is_fed else len(self.current))
+        stop = min(len(self.ids), position + most)
+        seen = self.remembered.reach(
+            (self.ids[position], self._is_last(position)) for position in range(position, stop)
+        )
+        return position, list(self.ids[position : stop if seen is None else position + seen])
 
     @property
-    def among(self) -> list[int] | None:
+    def choices(self) -> list[int] | None:
         """Return the tokens that the model chooses among; None for all, or if settled."""
         return None
 
-    def resumed(self, tokens: list[int], count: int) -> list[int]:
+    def complete_draft(self, tokens: list[int], count: int) -> list[int]:
         """Cut a draft at the run's end and append fed tokens up to `count`."""
         stop = self.runs[self.run][1]
         if stop == len(self.ids):
             return tokens
-        for at, token in enumerate(tokens):
+        for position, token in enumerate(tokens):
             if token == self.ids[stop] or self.tokenizer.is_special(token):
-                return [*tokens[:at], *self.ids[stop : stop + count - at]]
+                return [*tokens[:position], *self.ids[stop : stop + count - position]]
         return tokens
 
     @property
     def remaining(self) -> int:
         """Count the tokens that the model may still write in its run, with its end."""
-        start, stop, last, length = self._writing()
+        start, stop, last, length = self._current_run()
         if self.roles[start] == Role.EVENT and not last:
             return 1
         return self._limit(stop - start, last) - length + (not last and not self.exact)
 
     @property
     def stops(self) -> list[int]:
-        start, stop, last, _ = self._writing()
+        start, stop, last, _ = self._current_run()
         if last:
-            forgets = self.frame_end is not None and self.sight.forgets
+            forgets = self.frame_end is not None and self.remembered.forgets
             return [self.tokenizer.eos_id, self.tokenizer.special_ids[Special.FRAME_SEP]][: 1 + forgets]
         if self.exact or self.roles[start] == Role.EVENT:
             return []
         return sorted({*self.tokenizer.special_ids.values(), self.ids[stop]})
 
-    def _writing(self) -> tuple[int, int, bool, int]:
+    def _current_run(self) -> tuple[int, int, bool, int]:
         """Return start, stop, whether last, and written length of the model's next run."""
         first = self.run
         if self.current and self.run < self.written and self.roles[self.runs[self.run][0]] == Role.EVENT:
@@ -158,11 +160,11 @@ class Cursor:
         """
         start, stop, is_fed = self.runs[self.run]
         if is_fed:
-            for at in range(start + self.offset, stop):
-                self.sight.take(self.ids[at], self._is_last(at))
+            for position in range(start + self.offset, stop):
+                self.remembered.take(self.ids[position], self._is_last(position))
             self.run, self.offset = self.run + 1, 0
         self.waits = False
-        tokens = self.sight.tokens()
+        tokens = self.remembered.tokens()
         self.read = len(tokens)
         if self.longest is not None and self.read > self.longest:
             self._cut()
@@ -171,13 +173,13 @@ class Cursor:
     def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT) -> int | None:
         """Return the token to read next; None if the example has ended or waits.
 
-        `predicted`: the model's choice, one of `among`.
+        `predicted`: the model's choice, one of `choices`.
         """
         token = None if self.waits else self._next(predicted, logprob, cut)
         if token is None:
             return None
         self.read += 1
-        self.waits = self.sight.take(token, self._closes(token))
+        self.waits = self.remembered.take(token, self._closes(token))
         if self.waits:
             return None
         if self.longest is not None and self.read > self.longest:
@@ -193,9 +195,9 @@ class Cursor:
             return self._is_last(start + self.offset - 1)
         return self.exact and self._is_last(start + len(self.current) - 1)
 
-    def _is_last(self, at: int) -> bool:
+    def _is_last(self, position: int) -> bool:
         """Return whether a true position ends its frame and another follows."""
-        return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
+        return position + 1 < len(self.frames) and self.frames[position] != self.frames[position + 1]
 
     def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
         while not self.done:
@@ -213,7 +215,7 @@ class Cursor:
             self.in_step &= start + len(self.current) < stop and self.ids[start + len(self.current)] == predicted
             self.current.append(predicted)
             self.logprobs.append(logprob)
-            self.listener(predicted, logprob, FREELY)
+            self.listener(predicted, logprob, UNCONSTRAINED)
             return predicted
         return None
 
@@ -244,8 +246,8 @@ class Cursor:
 
     def _close(self, complete: bool) -> None:
         start, stop, _ = self.runs[self.run]
-        found = Generated(start, stop, self.current, self.logprobs, complete)
-        self.generated.append(found)
+        generated = Generated(start, stop, self.current, self.logprobs, complete)
+        self.generated.append(generated)
         self.current, self.logprobs, self.in_step = [], [], True
         self.run += 1
 

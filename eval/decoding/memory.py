@@ -22,7 +22,7 @@ class RememberedTokens:
 
     def __init__(self, context: Sequence[int], memory: Memory | None, special_ids: Mapping[Special, int]) -> None:
         self._context = context
-        self._in_sight = RememberedFrames(memory) if memory is not None else None
+        self._frames = RememberedFrames(memory) if memory is not None else None
         self._events = FrameEvents(special_ids) if memory is not None and memory.open_calls else None
         self._closed: dict[int, list[int]] = {}
         self._number = 0
@@ -31,7 +31,7 @@ class RememberedTokens:
 
     @property
     def forgets(self) -> bool:
-        return self._in_sight is not None
+        return self._frames is not None
 
     @property
     def lasting(self) -> int:
@@ -50,7 +50,7 @@ class RememberedTokens:
         frame, self._open = self._open, []
         self._closed[self._number] = frame
         self._number += 1
-        gone = self._in_sight.close(self._events.of(frame) if self._events else None) if self._in_sight else []
+        gone = self._frames.close(self._events.of(frame) if self._events else None) if self._frames else []
         self.size -= sum(len(self._closed.pop(number)) for number in gone)
         return bool(gone)
 
@@ -59,13 +59,13 @@ class RememberedTokens:
 
         `tokens`: pairs as `take` receives them.
         """
-        if self._in_sight is None:
+        if self._frames is None:
             return None
-        in_sight, frame = self._in_sight.copy(), list(self._open)
+        remembered, frame = self._frames.copy(), list(self._open)
         for count, (token, closes) in enumerate(tokens):
             frame.append(token)
             if closes:
-                if in_sight.close(self._events.of(frame) if self._events else None):
+                if remembered.close(self._events.of(frame) if self._events else None):
                     return count
                 frame = []
         return None

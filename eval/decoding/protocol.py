@@ -55,12 +55,12 @@ class TokenOrigin(NamedTuple):
     """Whether the likeliest token was not allowed; None if unknown."""
 
 
-FREELY = TokenOrigin()
+UNCONSTRAINED = TokenOrigin()
 TokenListener = Callable[[int, float, TokenOrigin], None]
 """Callback for each written token: the token, its log-probability and its origin."""
 
 
-def ignore_token(token: int, logprob: float, held: TokenOrigin) -> None:
+def ignore_token(token: int, logprob: float, origin: TokenOrigin) -> None:
     """Do nothing."""
 
 
@@ -78,25 +78,25 @@ class ConstraintState(Protocol):
         """Return the state after one more token; None if that is not allowed."""
 
 
-def continued(place: ConstraintState, tokens: list[int], most: int) -> list[int]:
+def allowed_continuation(start: ConstraintState, tokens: list[int], most: int) -> list[int]:
     """Return at most `most` allowed tokens that follow `tokens` as far as possible.
 
     A special token that is not allowed becomes the text's closing token. After the first difference only certain tokens follow.
     """
-    found: list[int] = []
-    at: ConstraintState | None = place
-    left = iter(tokens)
+    continuation: list[int] = []
+    state: ConstraintState | None = start
+    drafted = iter(tokens)
     parted = False
-    while at is not None and not at.done and len(found) < most:
-        allowed = at.allowed()
-        token = None if parted else next(left, None)
+    while state is not None and not state.done and len(continuation) < most:
+        allowed = state.allowed()
+        token = None if parted else next(drafted, None)
         if allowed.certain is not None:
             parted |= token != allowed.certain
             token = allowed.certain
-        elif token is not None and at.after(token) is None:
+        elif token is not None and state.after(token) is None:
             parted, token = True, allowed.closing
         if token is None:
             break
-        found.append(token)
-        at = at.after(token)
-    return found
+        continuation.append(token)
+        state = state.after(token)
+    return continuation

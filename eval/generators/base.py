@@ -29,9 +29,9 @@ class Request(NamedTuple):
     """Callback for each written token. After an out-of-memory error the example is written again, from its first token."""
 
 
-def requests(examples: Iterable[Encoded], starts: Iterable[ConstraintState] = ()) -> list[Request]:
+def make_requests(examples: Iterable[Encoded], starts: Iterable[ConstraintState] = ()) -> list[Request]:
     """Return a request for each example. `starts`: states of a constraint."""
-    return [Request(*both) for both in zip_longest(examples, starts)]
+    return [Request(*pair) for pair in zip_longest(examples, starts)]
 
 
 class DecodingOptions(NamedTuple):
@@ -62,7 +62,7 @@ OnWritten = Callable[[int, ModelOutput], None]
 """Callback with the number of a request and its output, as soon as the output is complete."""
 
 
-def ignore(number: int, written: ModelOutput) -> None:
+def ignore_output(number: int, output: ModelOutput) -> None:
     """Do nothing."""
 
 
@@ -74,11 +74,11 @@ class Writer(Protocol):
         """Return the longest readable sequence in tokens; None without a limit."""
 
     def generate(
-        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+        self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten = ignore_output
     ) -> list[ModelOutput]:
         """Write each example and return outputs in the order of the requests.
 
-        Examples may not be longer than `limit`. `done` is called in any order.
+        Examples may not be longer than `limit`. `on_written` is called in any order.
         """
 
 
@@ -96,13 +96,13 @@ class Generator(Writer, Protocol):
         """Return how the model is run, to be stored beside the results."""
 
 
-def cursor_of(asked: Request, writing: DecodingOptions, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
+def cursor_of(request: Request, options: DecodingOptions, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
     """Return the cursor for a request. `longest`: most tokens that the model can read."""
-    example, start, listener = asked
+    example, start, listener = request
     cursor = (
-        Cursor(example, writing.fed, tokenizer, writing.exact, writing.max_new_tokens, longest, writing.memory)
+        Cursor(example, options.fed, tokenizer, options.exact, options.max_new_tokens, longest, options.memory)
         if start is None
-        else ConstrainedCursor(example, start, tokenizer, writing.max_new_tokens, longest, writing.memory)
+        else ConstrainedCursor(example, start, tokenizer, options.max_new_tokens, longest, options.memory)
     )
     cursor.listener = listener
     return cursor

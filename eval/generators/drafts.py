@@ -20,30 +20,32 @@ CANDIDATES = 8
 """Number of candidates examined on either side of the expected position."""
 
 
-class _Copied:
+class _NgramIndex:
     """Index of the n-grams of a sequence that a row may follow."""
 
     def __init__(self) -> None:
         self._seen = 0
         self._after: dict[tuple[int, ...], list[int]] = {}
 
-    def found(self, tokens: Sequence[int], read: Sequence[int], expected: int) -> tuple[int, int] | None:
+    def best_match(self, tokens: Sequence[int], read: Sequence[int], expected: int) -> tuple[int, int] | None:
         """Return the length and position of the best match with the last tokens read.
 
         Candidates are near the expected position.
         """
-        self._grow(tokens)
-        places = next((places for size in GRAMS if (places := self._after.get(tuple(read[-size:])))), [])
-        middle = bisect(places, expected)
-        near = places[max(0, middle - CANDIDATES) : middle + CANDIDATES]
-        near += [expected] * (expected < len(tokens))
-        ranked = [(_matched(tokens, place, read), -abs(place - expected), place) for place in near]
+        self._add(tokens)
+        positions = next((positions for size in GRAMS if (positions := self._after.get(tuple(read[-size:])))), [])
+        middle = bisect(positions, expected)
+        candidates = positions[max(0, middle - CANDIDATES) : middle + CANDIDATES]
+        candidates += [expected] * (expected < len(tokens))
+        ranked = [
+            (_match_length(tokens, position, read), -abs(position - expected), position) for position in candidates
+        ]
         if not ranked:
             return None
-        matched, _, place = max(ranked)
-        return matched, place
+        matched, _, position = max(ranked)
+        return matched, position
 
-    def _grow(self, tokens: Sequence[int]) -> None:
+    def _add(self, tokens: Sequence[int]) -> None:
         """Add all tokens that have a successor."""
         for end in range(self._seen + 1, len(tokens)):
             for size in GRAMS:
@@ -57,10 +59,10 @@ class Drafter:
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
-        self._truth = _Copied()
-        self._own = _Copied()
+        self._truth = _NgramIndex()
+        self._read = _NgramIndex()
         self._forgotten = 0
-        self._back = self._truthful = True
+        self._drafted_truth = self._prefers_truth = True
         """Whether the last draft came from the truth, and whether the truth is preferred if both candidates match equally."""
 
     def draft(self, read: Sequence[int], room: int, reach: int) -> list[int]:
@@ -70,34 +72,37 @@ class Drafter:
             # Nothing is fed after the last run: what the row may not write is not read.
             room = min(room, cursor.remaining)
         if (ahead := cursor.ahead(room)) is not None:
-            self._back = True
+            self._drafted_truth = True
             return ahead[1]
-        back = self._truth.found(cursor.ids, read, len(read) + self._forgotten)
-        copy = self._own.found(read, read, len(read))
+        in_truth = self._truth.best_match(cursor.ids, read, len(read) + self._forgotten)
+        in_read = self._read.best_match(read, read, len(read))
         count = min(room, reach)
-        if count < 1 or (back is None and copy is None):
+        if count < 1 or (in_truth is None and in_read is None):
             return []
-        self._back = copy is None or (back is not None and (back[0], self._truthful) > (copy[0], not self._truthful))
-        if back is not None and self._back:
-            return cursor.resumed(list(cursor.ids[back[1] : back[1] + count]), count)
-        assert copy is not None
-        tokens = list(read[copy[1] : copy[1] + count])
+        prefers = self._prefers_truth
+        self._drafted_truth = in_read is None or (
+            in_truth is not None and (in_truth[0], prefers) > (in_read[0], not prefers)
+        )
+        if in_truth is not None and self._drafted_truth:
+            return cursor.complete_draft(list(cursor.ids[in_truth[1] : in_truth[1] + count]), count)
+        assert in_read is not None
+        tokens = list(read[in_read[1] : in_read[1] + count])
         # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
         count = min(count, cursor.remaining)
-        return cursor.resumed((tokens * math.ceil(count / len(tokens)))[:count], count)
+        return cursor.complete_draft((tokens * math.ceil(count / len(tokens)))[:count], count)
 
     def record_result(self, right: bool) -> None:
         """Record whether the last draft was right throughout."""
-        self._truthful = self._back == right
+        self._prefers_truth = self._drafted_truth == right
 
     def renew(self, forgotten: int) -> None:
         """Forget the row's tokens, this number of which it no longer sees."""
-        self._own = _Copied()
+        self._read = _NgramIndex()
         self._forgotten += forgotten
 
 
-def _matched(sequence: Sequence[int], place: int, read: Sequence[int]) -> int:
+def _match_length(sequence: Sequence[int], position: int, read: Sequence[int]) -> int:
     count = 0
-    while count < min(LONGEST_MATCH, place, len(read)) and sequence[place - 1 - count] == read[-1 - count]:
+    while count < min(LONGEST_MATCH, position, len(read)) and sequence[position - 1 - count] == read[-1 - count]:
         count += 1
     return count

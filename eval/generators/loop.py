@@ -14,7 +14,15 @@ from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.window_examples import Window, windows
 from remedy.eval.decoding.cursor import Cursor, Generated
-from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, cursor_of, ignore, predictions
+from remedy.eval.generators.base import (
+    DecodingOptions,
+    ModelOutput,
+    OnWritten,
+    Request,
+    cursor_of,
+    ignore_output,
+    predictions,
+)
 from remedy.eval.generators.scores import most_likely
 from remedy.models.context_length import ContextLimit
 from remedy.models.reader import ModelReader
@@ -40,35 +48,35 @@ class LoopGenerator:
         return self.reader.limit
 
     def generate(
-        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+        self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten = ignore_output
     ) -> list[ModelOutput]:
-        found: list[ModelOutput] = []
-        for at in range(0, len(asked), self.batch_size):
-            for written in self.batch(asked[at : at + self.batch_size], writing):
-                done(len(found), written)
-                found.append(written)
-        return found
+        outputs: list[ModelOutput] = []
+        for start in range(0, len(requests), self.batch_size):
+            for output in self.batch(requests[start : start + self.batch_size], options):
+                on_written(len(outputs), output)
+                outputs.append(output)
+        return outputs
 
-    def batch(self, asked: Sequence[Request], writing: DecodingOptions) -> Iterator[ModelOutput]:
+    def batch(self, requests: Sequence[Request], options: DecodingOptions) -> Iterator[ModelOutput]:
         """Yield the outputs for examples that are read together."""
-        if writing.fed == frozenset(Role):
-            examples = [one.example for one in asked]
-            return map(ModelOutput, predict(self.reader, self.tokenizer, examples, writing.predicted, writing.memory))
-        return map(ModelOutput, decode_as(self.reader, self.tokenizer, asked, writing))
+        if options.fed == frozenset(Role):
+            examples = [request.example for request in requests]
+            return map(ModelOutput, predict(self.reader, self.tokenizer, examples, options.predicted, options.memory))
+        return map(ModelOutput, decode_as(self.reader, self.tokenizer, requests, options))
 
     def report(self) -> dict[str, Any]:
         return {}
 
 
 def decode_as(
-    reader: ModelReader, tokenizer: TraceTokenizer, asked: Sequence[Request], writing: DecodingOptions
+    reader: ModelReader, tokenizer: TraceTokenizer, requests: Sequence[Request], options: DecodingOptions
 ) -> list[list[Generated]]:
     """Decode a batch greedily; return the runs that the model wrote for each example.
 
     Prompts are read at once, then all examples step together. At the reader's limit a row is cut. A row that forgets a frame waits
     until all others wait or have ended; then these are read again together.
     """
-    cursors = [cursor_of(one, writing, tokenizer, reader.limit) for one in asked]
+    cursors = [cursor_of(request, options, tokenizer, reader.limit) for request in requests]
     while waiting := [cursor for cursor in cursors if not cursor.done]:
         prompts = [(cursor, cursor.prompt()) for cursor in waiting]
         if not all(prompt for _, prompt in prompts):
@@ -83,10 +91,10 @@ def _step(reader: ModelReader, cursors: Sequence[Cursor], prompts: Sequence[Sequ
     """Read the prompts, then token by token until every row is complete or waits."""
     logits = reader.prefill(prompts)
     while True:
-        found = most_likely(logits)
+        scores = most_likely(logits)
         following = []
-        for place, cursor in enumerate(cursors):
-            token, logprob, _, cut = found.at(place, cursor.among)
+        for index, cursor in enumerate(cursors):
+            token, logprob, _, cut = scores.prediction(index, cursor.choices)
             following.append(cursor.next_token(token, logprob, cut))
         if all(token is None for token in following):
             return
@@ -111,10 +119,10 @@ def predict(
         places = slice(window.stop - len(logits), window.stop)
         scores = most_likely(logits)
         ids[number][places], logprobs[number][places] = scores.tokens, scores.logprobs
-    found = []
+    runs = []
     for number, example in enumerate(examples):
-        found.append(predictions(example, predicted, ids[number], logprobs[number]))
-    return found
+        runs.append(predictions(example, predicted, ids[number], logprobs[number]))
+    return runs
 
 
 def _in_windows(
@@ -125,13 +133,13 @@ def _in_windows(
     The logits predict the window's last N tokens: all but an example's very first. One pass reads as many windows as there are
     examples.
     """
-    found = [
+    numbered_windows = [
         (number, window, example)
         for number, example in enumerate(examples)
         for window in windows(example.ids, example.roles, example.frames, memory, special_ids)
     ]
-    for at in range(0, len(found), max(1, len(examples))):
-        some = found[at : at + len(examples)]
-        sequences = [[example.ids[place] for place in window.places] for _, window, example in some]
-        for (number, window, _), logits in zip(some, reader.parallel(sequences)):
+    for start in range(0, len(numbered_windows), max(1, len(examples))):
+        batch = numbered_windows[start : start + len(examples)]
+        sequences = [[example.ids[position] for position in window.places] for _, window, example in batch]
+        for (number, window, _), logits in zip(batch, reader.parallel(sequences)):
             yield number, window, logits[max(window.start + window.shift, 1) - 1 : -1]

@@ -28,9 +28,9 @@ class Proposal(NamedTuple):
     draft: list[int]
     whole: bool = False
     """Whether `tokens` are all such tokens, so that the prediction after them is used."""
-    decides: bool = False
+    as_in_loop: bool = False
     """Whether they are read as in the plain loop, so that predictions stand even at a near tie."""
-    held: int = 0
+    cached: int = 0
     """Number of tokens in the cache before them."""
 
     @property
@@ -65,56 +65,56 @@ class Row:
         self.near_ties = 0
         self.verified = 0
         """Number of right tokens of the last draft, among those that need a prediction."""
-        self.ended = cursor.over
+        self.ended = cursor.finished
 
-    def verify(self, proposal: Proposal, scores: Scores | None, near: float) -> int:
+    def verify(self, proposal: Proposal, scores: Scores | None, tie_bound: float) -> int:
         """Verify predictions, and return how many of the proposal's tokens are right.
 
-        `scores`: None if `tokens` are not whole. `near`: margins below it are near ties.
+        `scores`: None if `tokens` are not whole. `tie_bound`: margins below it are near ties.
         """
         self.verified = 0
         if scores is None:
             return len(proposal.tokens)
-        again, self.undecided = self.undecided, False
-        guessed = proposal.draft
-        right = 0
-        wrong, following = False, True  # following: all that was read stands, so that there is a prediction after it
+        was_undecided, self.undecided = self.undecided, False
+        draft = proposal.draft
+        accepted = 0
+        wrong, matches = False, True  # matches: all that was read is right, so a prediction follows it
         while not self.ended:
-            ask = not self.cursor.settled
-            if ask and not following:
+            needs_prediction = not self.cursor.settled
+            if needs_prediction and not matches:
                 break
-            if ask and not scores.tells(right, self.cursor.among):
+            if needs_prediction and not scores.knows(accepted, self.cursor.choices):
                 self.undecided = True
                 break
-            predicted = scores.at(right, self.cursor.among) if ask else SETTLED
-            if predicted.margin < near:
-                self.near_ties += not again
-                self.undecided = not proposal.decides
+            predicted = scores.prediction(accepted, self.cursor.choices) if needs_prediction else SETTLED
+            if predicted.margin < tie_bound:
+                self.near_ties += not was_undecided
+                self.undecided = not proposal.as_in_loop
                 if self.undecided:
                     break
-            token = self._walk(predicted)
+            token = self._advance(predicted)
             if token is None:
                 break
-            if following and right < len(guessed) and guessed[right] == token:
-                right, self.verified = right + 1, self.verified + ask
-            elif following:
-                following, wrong = False, right < len(guessed)
+            if matches and accepted < len(draft) and draft[accepted] == token:
+                accepted, self.verified = accepted + 1, self.verified + needs_prediction
+            elif matches:
+                matches, wrong = False, accepted < len(draft)
         self.departed |= wrong
-        if guessed:
-            self.drafter.verified(not wrong)
-            self.reach = max(FEW, 2 * right, self.reach // 4) if wrong else 2 * self.reach
-        return len(proposal.tokens) + right - self.undecided
+        if draft:
+            self.drafter.record_result(not wrong)
+            self.reach = max(FEW, 2 * accepted, self.reach // 4) if wrong else 2 * self.reach
+        return len(proposal.tokens) + accepted - self.undecided
 
-    def _walk(self, predicted: Prediction) -> int | None:
+    def _advance(self, predicted: Prediction) -> int | None:
         """Return the token read next; None if the row has ended or is renewed."""
         token = self.cursor.next_token(predicted.token, predicted.logprob, predicted.cut)
         if token is not None:
             self.read.append(token)
-        elif self.cursor.waits and not self.cursor.over:
+        elif self.cursor.waits and not self.cursor.finished:
             before = len(self.read) + 1
             self.read = self.cursor.prompt()
             self.drafter.renew(before - len(self.read))
             self.prompt, self.renewed, self.departed = len(self.read), True, False
-            self.lasting = self.cursor.sight.lasting
-        self.ended = self.cursor.over
+            self.lasting = self.cursor.remembered.lasting
+        self.ended = self.cursor.finished
         return token

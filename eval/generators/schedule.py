@@ -30,16 +30,16 @@ def calls(lengths: Sequence[int], overhead: float, even: bool, most: int) -> lis
 
     `even`: chunks of one call have one length; else they are padded, by at most `overhead` tokens in all. `most`: tokens of a call.
     """
-    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
-    found: list[list[int]] = []
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    groups: list[list[int]] = []
     padding = width = 0
-    for place in order:
-        waste = width - lengths[place]
-        fits = bool(found) and width * (len(found[-1]) + 1) <= most
+    for index in order:
+        waste = width - lengths[index]
+        fits = bool(groups) and width * (len(groups[-1]) + 1) <= most
         if fits and (waste == 0 if even else padding + waste <= overhead):
-            found[-1].append(place)
+            groups[-1].append(index)
             padding += waste
         else:
-            found.append([place])
-            padding, width = 0, lengths[place]
-    return found
+            groups.append([index])
+            padding, width = 0, lengths[index]
+    return groups

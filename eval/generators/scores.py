@@ -50,21 +50,21 @@ class Scores(NamedTuple):
     margins: list[float]
     logits: Tensor | None = None
 
-    def tells(self, place: int, among: Sequence[int] | None = None) -> bool:
-        """Return whether the likeliest of the tokens `among` is known at a position."""
-        return among is None or self.logits is not None or self.tokens[place] in among
+    def knows(self, position: int, choices: Sequence[int] | None = None) -> bool:
+        """Return whether the likeliest of the tokens `choices` is known at a position."""
+        return choices is None or self.logits is not None or self.tokens[position] in choices
 
-    def at(self, place: int, among: Sequence[int] | None = None) -> Prediction:
+    def prediction(self, position: int, choices: Sequence[int] | None = None) -> Prediction:
         """Return the prediction at a position, among some tokens if given."""
-        token, logprob, margin = self.tokens[place], self.logprobs[place], self.margins[place]
-        if among is None:
+        token, logprob, margin = self.tokens[position], self.logprobs[position], self.margins[position]
+        if choices is None:
             return Prediction(token, logprob, margin)
         if self.logits is None:
-            assert token in among
+            assert token in choices
             return Prediction(token, math.nan, margin, UNKNOWN)
-        *values, most = self.logits[place, [*among, token]].tolist()
+        *values, most = self.logits[position, [*choices, token]].tolist()
         first, *rest = sorted(values, reverse=True)
-        chosen = among[values.index(first)]
+        chosen = choices[values.index(first)]
         mass = sum(math.exp(min(value - most + logprob, 0.0)) for value in values)
         cut = Cut(max(0.0, 1.0 - mass), chosen != token)
         return Prediction(chosen, first - most + logprob, first - rest[0] if rest else math.inf, cut)
@@ -74,12 +74,12 @@ def scores(logits: Sequence[Tensor]) -> Iterator[Scores]:
     """Yield the scores for the logits (n, V) of each row."""
     block: list[Tensor] = []
     room = BLOCK
-    for one in logits:
-        room -= one.numel()
+    for row_logits in logits:
+        room -= row_logits.numel()
         if block and room < 0:
             yield from _of(block)
-            block, room = [], BLOCK - one.numel()
-        block.append(one)
+            block, room = [], BLOCK - row_logits.numel()
+        block.append(row_logits)
     if block:
         yield from _of(block)
 

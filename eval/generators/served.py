@@ -19,7 +19,15 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
 from remedy.eval.decoding.cursor import Cursor, Generated
 from remedy.eval.generators.backend import Backend
-from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, cursor_of, ignore, predictions
+from remedy.eval.generators.base import (
+    DecodingOptions,
+    ModelOutput,
+    OnWritten,
+    Request,
+    cursor_of,
+    ignore_output,
+    predictions,
+)
 from remedy.eval.generators.http_client import HttpClient, ServerClosed
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.scores import near_tie
@@ -57,7 +65,7 @@ class ServedGenerator:
         self.name, self.backend, self.tokenizer = name, backend, tokenizer
         self.at_once = min(batch_size, CONNECTIONS)
         self.client = HttpClient(backend, self.at_once)
-        self.holds = False
+        self.applies_grammar = False
         """Whether the server was seen to apply a grammar."""
         self.server: Server = _run(connect(self.client, tokenizer, name))
         if self.about.batch_invariant in ("off", "unknown"):
@@ -86,66 +94,68 @@ class ServedGenerator:
         return {"url": self.backend.url, **self.about._asdict(), **how}
 
     def generate(
-        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+        self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten = ignore_output
     ) -> list[ModelOutput]:
-        return _run(self._generate(asked, writing, done))
+        return _run(self._generate(requests, options, on_written))
 
-    async def _generate(self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten) -> list[ModelOutput]:
-        found: dict[int, ModelOutput] = {}
-        waiting = iter(range(len(asked)))
+    async def _generate(
+        self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten
+    ) -> list[ModelOutput]:
+        outputs: dict[int, ModelOutput] = {}
+        waiting = iter(range(len(requests)))
 
         async def work() -> None:
             for number in waiting:
-                found[number] = await self._write(asked[number], writing)
-                done(number, found[number])
+                outputs[number] = await self._write(requests[number], options)
+                on_written(number, outputs[number])
 
         try:
             async with self.client.opened():
-                if any(one.start for one in asked) and not self.holds:
+                if any(request.start for request in requests) and not self.applies_grammar:
                     await try_grammar(self.server, self.tokenizer)
-                    self.holds = True
-                await asyncio.gather(*(work() for _ in range(min(self.at_once, len(asked)))))
+                    self.applies_grammar = True
+                await asyncio.gather(*(work() for _ in range(min(self.at_once, len(requests)))))
         except UserError as error:
             cure = "start the server again and give" if isinstance(error, ServerClosed) else "put that right and give"
             raise UserError(f"{error}: {cure} the same command, which goes on from there") from None
-        return [found[number] for number in range(len(asked))]
+        return [outputs[number] for number in range(len(requests))]
 
-    async def _write(self, request: Request, writing: DecodingOptions) -> ModelOutput:
+    async def _write(self, request: Request, options: DecodingOptions) -> ModelOutput:
         truth = request.example
-        if writing.fed == frozenset(Role):
-            return ModelOutput(await self._predicted(truth, writing.predicted, writing.memory))
-        cursor = cursor_of(request, writing, self.tokenizer, self.limit)
-        row, luck = Row(0, cursor), _Agreement()
-        near = near_tie(self.server.departure)
+        if options.fed == frozenset(Role):
+            return ModelOutput(await self._predicted(truth, options.predicted, options.memory))
+        cursor = cursor_of(request, options, self.tokenizer, self.limit)
+        row, agreement = Row(0, cursor), _Agreement()
+        tie_bound = near_tie(self.server.departure)
         while not row.ended:
             row.renewed = False
-            draft = self._draft(row, luck)
+            draft = self._draft(row, agreement)
             if draft:
                 scores = await self.server.score(row.read, draft)
-                row.verify(Proposal([], draft, whole=True), scores, near)
-                luck.right, luck.wrong = luck.right + row.verified, luck.wrong + 1
+                row.verify(Proposal([], draft, whole=True), scores, tie_bound)
+                agreement.right, agreement.wrong = agreement.right + row.verified, agreement.wrong + 1
                 continue
-            among = cursor.among
-            most = self._most(row, luck.reach if request.start else PIECE)
-            scores = await self.server.write(row.read, most, cursor.stops, beginning(among) if among else "")
-            if among and scores.tokens[0] not in among:
+            choices = cursor.choices
+            most = self._most(row, agreement.reach if request.start else PIECE)
+            scores = await self.server.write(row.read, most, cursor.stops, beginning(choices) if choices else "")
+            if choices and scores.tokens[0] not in choices:
                 raise UserError(
                     f"{self.backend.url}: the server did not hold to the grammar: it wrote token {scores.tokens[0]}"
                 )
             before = len(cursor.generated)
-            stood = row.verify(Proposal([], scores.tokens[:-1], whole=True, decides=True), scores, near)
-            luck.written(truth, cursor.generated[before:], stood == len(scores.tokens) - 1)
+            accepted = row.verify(Proposal([], scores.tokens[:-1], whole=True, as_in_loop=True), scores, tie_bound)
+            agreement.record(truth, cursor.generated[before:], accepted == len(scores.tokens) - 1)
         return ModelOutput(cursor.generated, row.near_ties)
 
     async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: Memory | None) -> list[Generated]:
         """Predict true tokens (teacher forcing) in one request per window."""
         ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
         for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
-            seen = [truth.ids[place] for place in window.places]
+            seen = [truth.ids[position] for position in window.places]
             first = max(window.start + window.shift, 1)
             scores = await self.server.score(seen[:first], seen[first:-1])
-            places = slice(window.stop - len(scores.tokens), window.stop)
-            ids[places], logprobs[places] = scores.tokens, scores.logprobs
+            positions = slice(window.stop - len(scores.tokens), window.stop)
+            ids[positions], logprobs[positions] = scores.tokens, scores.logprobs
         return predictions(truth, predicted, ids, logprobs)
 
     def _most(self, row: Row, reach: int) -> int:
@@ -155,17 +165,17 @@ class ServedGenerator:
         room = self.about.longest - len(row.read) if self.about.longest else PIECE
         return max(1, min(row.cursor.remaining, reach, room))
 
-    def _draft(self, row: Row, luck: _Agreement) -> list[int]:
+    def _draft(self, row: Row, agreement: _Agreement) -> list[int]:
         """Return the true tokens that are worth scoring."""
         cursor, read = row.cursor, len(row.read)
-        true = None if row.undecided else cursor.ahead(len(cursor.ids) if self.limit is None else self.limit - read)
-        if true is None:
+        ahead = None if row.undecided else cursor.ahead(len(cursor.ids) if self.limit is None else self.limit - read)
+        if ahead is None:
             return []
-        place, tokens = true
+        position, tokens = ahead
         last = cursor.runs[cursor.written][1]
         end = last if last < len(cursor.ids) else last - 1  # of what ends the last run nothing follows
-        count = max(0, min(len(tokens), end - place))
-        return tokens[: luck.worthwhile(cursor, read, count)]
+        count = max(0, min(len(tokens), end - position))
+        return tokens[: agreement.worthwhile(cursor, read, count)]
 
 
 class _Agreement:
@@ -178,9 +188,9 @@ class _Agreement:
         self.right = self.wrong = 0
         self.reach = SHORT
 
-    def written(self, truth: Encoded, runs: Sequence[Generated], stood: bool) -> None:
-        """Count written runs. `stood`: whether a constraint allowed all of them."""
-        self.reach = min(2 * self.reach, PIECE) if stood else SHORT
+    def record(self, truth: Encoded, runs: Sequence[Generated], accepted: bool) -> None:
+        """Count written runs. `accepted`: whether a constraint allowed all of them."""
+        self.reach = min(2 * self.reach, PIECE) if accepted else SHORT
         for run in runs:
             right = run.ids == truth.ids[run.start : run.stop]
             self.right += len(run.ids) * right
@@ -194,9 +204,9 @@ class _Agreement:
         if not self.wrong:
             return count
         expected = self.right / self.wrong
-        written = [stop - start for start, stop, fed in cursor.runs if not fed]
-        reach = min(count, round(2 * expected * len(cursor.ids) / sum(written)))
-        saved = expected * DECODED + expected * len(written) / sum(written) * REQUEST
+        model_lengths = [stop - start for start, stop, fed in cursor.runs if not fed]
+        reach = min(count, round(2 * expected * len(cursor.ids) / sum(model_lengths)))
+        saved = expected * DECODED + expected * len(model_lengths) / sum(model_lengths) * REQUEST
         return reach if saved > read + reach + REQUEST else 0
 
 

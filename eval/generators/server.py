@@ -64,7 +64,7 @@ class Server:
     """Model behind HTTP."""
 
     def __init__(self, client: HttpClient, about: About) -> None:
-        self.client, self.about, self.asked = client, about, 0
+        self.client, self.about = client, about
         self.departure = 0.0
         """Greatest difference in log-probability between tokens written one by one and the same tokens read at once."""
 
@@ -75,7 +75,6 @@ class Server:
             UserError: there is none, or it does not fit the request.
         """
         backend, first = self.client.backend, self.about.model
-        self.asked += 1
         reply = await self.client.ask(PATH, ask(backend.model, question))
         try:
             answer = read(reply, question)
@@ -188,19 +187,19 @@ async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> No
 
 def _compare(tokenizer: TraceTokenizer, names: Mapping[int, str], server: Server, checkpoint: str) -> None:
     """Refuse a server whose ids stand for other texts."""
-    special = {token: one.value for one, token in tokenizer.special_ids.items()}
-    own = {token: special.get(token, tokenizer.decode([token])) for token in names}
+    special = {token: token_type.value for token_type, token in tokenizer.special_ids.items()}
+    local_names = {token: special.get(token, tokenizer.decode([token])) for token in names}
     wrong = [token for token in special if token in names and names[token] != special[token]]
     # Parts of characters have no text of their own.
-    others = [token for token in names if token not in special and own[token].strip()]
-    others = [token for token in others if "\ufffd" not in own[token] + names[token]]
-    differing = [token for token in others if names[token].strip() != own[token].strip()]
-    wrong += differing if len(differing) > DIFFERENT * len(others) else []
+    comparable = [token for token in names if token not in special and local_names[token].strip()]
+    comparable = [token for token in comparable if "\ufffd" not in local_names[token] + names[token]]
+    differing = [token for token in comparable if names[token].strip() != local_names[token].strip()]
+    wrong += differing if len(differing) > DIFFERENT * len(comparable) else []
     if wrong:
         raise UserError(
             f"{server.client.backend.url}: the tokenizer of {server.about.model} is not that of {checkpoint}: id {wrong[0]} is "
-            f"{shown(names[wrong[0]])} there, and {shown(own[wrong[0]])} here ({len(wrong)} of {len(names)} ids that were compared "
-            "differ): evaluate the checkpoint that is served, or serve this one"
+            f"{shown(names[wrong[0]])} there, and {shown(local_names[wrong[0]])} here ({len(wrong)} of {len(names)} ids that were "
+            "compared differ): evaluate the checkpoint that is served, or serve this one"
         )
 
 
@@ -211,4 +210,4 @@ async def _departure(server: Server, ids: list[int], count: int) -> float:
         return 0.0
     scored = await server.score(ids, written.tokens[:-1])
     pairs = zip(written.tokens, written.logprobs, scored.tokens, scored.logprobs)
-    return max((abs(one - other) for token, one, same, other in pairs if token == same), default=0.0)
+    return max((abs(logprob - other) for token, logprob, same, other in pairs if token == same), default=0.0)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from remedy.data_gen.roles import Role
-from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, cursor_of, ignore
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, cursor_of, ignore_output
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.schedule import calls, even_width, power_below, width
@@ -59,34 +59,34 @@ class LocalGenerator:
 
     @torch.no_grad()
     def generate(
-        self, asked: Sequence[Request], writing: DecodingOptions, done: OnWritten = ignore
+        self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten = ignore_output
     ) -> list[ModelOutput]:
-        order = sorted(range(len(asked)), key=lambda number: len(asked[number].example.ids))
-        found: dict[int, ModelOutput] = {}
+        order = sorted(range(len(requests)), key=lambda number: len(requests[number].example.ids))
+        outputs: dict[int, ModelOutput] = {}
         waiting = list(order)
         while waiting:
             try:
-                for number, written in self._written(asked, waiting, writing):
-                    found[number] = written
-                    done(number, written)
+                for number, output in self._outputs(requests, waiting, options):
+                    outputs[number] = output
+                    on_written(number, output)
             except torch.OutOfMemoryError:
                 if self.batch_size == 1:
                     raise
                 self.batch_size = (min(self.batch_size, len(waiting)) + 1) // 2
                 log.warning("%s: out of memory; %d examples are written at a time", self.name, self.batch_size)
-            waiting = [number for number in order if number not in found]
-        return [found[number] for number in range(len(asked))]
+            waiting = [number for number in order if number not in outputs]
+        return [outputs[number] for number in range(len(requests))]
 
-    def _written(
-        self, asked: Sequence[Request], numbers: list[int], writing: DecodingOptions
+    def _outputs(
+        self, requests: Sequence[Request], numbers: list[int], options: DecodingOptions
     ) -> Iterator[tuple[int, ModelOutput]]:
-        if writing.fed == frozenset(Role):
+        if options.fed == frozenset(Role):
             loop = LoopGenerator(self.reader, self.tokenizer)
             for start in range(0, len(numbers), self.batch_size):
                 batch = numbers[start : start + self.batch_size]
-                yield from zip(batch, loop.batch([asked[number] for number in batch], writing))
+                yield from zip(batch, loop.batch([requests[number] for number in batch], options))
             return
-        rows = (Row(number, cursor_of(asked[number], writing, self.tokenizer, self.limit)) for number in numbers)
+        rows = (Row(number, cursor_of(requests[number], options, self.tokenizer, self.limit)) for number in numbers)
         for row in _Batch(self.reader, self.batch_size).run(rows):
             yield row.number, ModelOutput(row.cursor.generated, row.near_ties)
 
@@ -103,7 +103,7 @@ class _Batch:
         self.limit = reader.limit
         self.footprint = reader.footprint
         self.available = reader.available()
-        self.near = near_tie(reader.departure.logprob)
+        self.tie_bound = near_tie(reader.departure.logprob)
         self.most = min(FARTHEST, LOGITS // reader.vocabulary)
 
     def run(self, rows: Iterator[Row]) -> Iterator[Row]:
@@ -124,36 +124,36 @@ class _Batch:
 
     def _fits(self, live: list[Row], row: Row) -> bool:
         """Return whether memory allows another row; at least one is always read."""
-        taken = sum(self.footprint.of(len(one.cursor.ids)) for one in [*live, row])
-        return not live or (len(live) < self.size and taken <= self.available)
+        size = sum(self.footprint.of(len(other.cursor.ids)) for other in [*live, row])
+        return not live or (len(live) < self.size and size <= self.available)
 
     def _round(self, live: list[Row]) -> None:
-        wanted = [self._wanted(row, len(live)) for row in live]
-        lengths = [one.length for one in wanted if one.held]
+        proposals = [self._wanted(row, len(live)) for row in live]
+        lengths = [proposal.length for proposal in proposals if proposal.cached]
         common = None
         if len(lengths) > 1:
             common = width(lengths, self.overhead) if self.crops else even_width(lengths)
         kinds: dict[tuple[bool, bool, bool], list[tuple[Row, Proposal]]] = {}
-        for row, want in zip(live, wanted):
-            proposal = self._proposal(row, want, common)
-            uneven = self.crops or self.plain or (not want.held and bool(proposal.draft))
-            kind = want.held == 0, uneven, proposal.decides and row.undecided
+        for row, wanted in zip(live, proposals):
+            proposal = self._proposal(row, wanted, common)
+            uneven = self.crops or self.plain or (not wanted.cached and bool(proposal.draft))
+            kind = wanted.cached == 0, uneven, proposal.as_in_loop and row.undecided
             kinds.setdefault(kind, []).append((row, proposal))
         for (fresh, uneven, _), members in kinds.items():
             # Padding is little where rows read on: it is bounded by their common width.
             padding = self.overhead if fresh else math.inf
-            for places in calls([one.length for _, one in members], padding, not uneven, self.most):
-                self._read([members[place] for place in places])
+            for indices in calls([proposal.length for _, proposal in members], padding, not uneven, self.most):
+                self._read([members[index] for index in indices])
 
     def _wanted(self, row: Row, live: int) -> Proposal:
         """Return what would best be read next of a row alone."""
-        held = self.chunks.held(row.number)
-        tokens = row.read[held:]
-        if not (held or self.plain) and row.lasting:
-            return Proposal(tokens[: row.lasting], [], held=held)
+        cached = self.chunks.held(row.number)
+        tokens = row.read[cached:]
+        if not (cached or self.plain) and row.lasting:
+            return Proposal(tokens[: row.lasting], [], cached=cached)
         if not row.undecided:
-            return Proposal(tokens, self._draft(row, len(tokens), live), held=held)
-        return Proposal(tokens if self._as_in_the_loop(row, held) else tokens[:-1], [], held=held)
+            return Proposal(tokens, self._draft(row, len(tokens), live), cached=cached)
+        return Proposal(tokens if self._as_in_the_loop(row, cached) else tokens[:-1], [], cached=cached)
 
     def _draft(self, row: Row, pending: int, live: int) -> list[int]:
         """Return a draft as long as pays after `pending` tokens that are not cached.
@@ -161,42 +161,42 @@ class _Batch:
         Until one draft was wrong, it is all of the truth.
         """
         room = min(self.most - 1, (self.limit or FARTHEST) - len(row.read))
-        again = pending > max(1.0, self.overhead / (4 * live))
-        if room <= 0 or (row.departed and again and not (self.crops or self.plain)):
+        many_pending = pending > max(1.0, self.overhead / (4 * live))
+        if room <= 0 or (row.departed and many_pending and not (self.crops or self.plain)):
             return []
         return row.drafter.draft(row.read, min(room, row.reach) if row.departed else room, row.reach)
 
-    def _proposal(self, row: Row, want: Proposal, common: int | None) -> Proposal:
+    def _proposal(self, row: Row, wanted: Proposal, common: int | None) -> Proposal:
         """Return what a row reads next: certain tokens first, in several rounds if needed."""
-        tokens, count = want.tokens, want.length
-        if want.held and common is not None:
+        tokens, count = wanted.tokens, wanted.length
+        if wanted.cached and common is not None:
             if self.crops:
                 count = min(count, common)
             else:  # what stands has to be read anyway, if need be in a call of its own
                 count = max(common if common <= count else 1, power_below(len(tokens)))
-        if count < len(tokens) or want.held + len(tokens) < len(row.read):
+        if count < len(tokens) or wanted.cached + len(tokens) < len(row.read):
             return Proposal(tokens[:count], [])
-        draft = want.draft[: count - len(tokens)]
-        return Proposal(tokens, draft, whole=True, decides=not draft and self._as_in_the_loop(row, want.held))
+        draft = wanted.draft[: count - len(tokens)]
+        return Proposal(tokens, draft, whole=True, as_in_loop=not draft and self._as_in_the_loop(row, wanted.cached))
 
-    def _as_in_the_loop(self, row: Row, held: int) -> bool:
+    def _as_in_the_loop(self, row: Row, cached: int) -> bool:
         """Return whether new tokens are read as in the plain loop."""
-        return self.plain or len(row.read) - held == 1 or (not held and len(row.read) == row.prompt)
+        return self.plain or len(row.read) - cached == 1 or (not cached and len(row.read) == row.prompt)
 
     def _read(self, members: list[tuple[Row, Proposal]]) -> None:
         """Read in one call and verify the drafts."""
-        if not all(one.decides for _, one in members):  # it is not as the plain loop reads
-            members = [(row, one._replace(decides=False)) for row, one in members]
+        if not all(proposal.as_in_loop for _, proposal in members):  # it is not as the plain loop reads
+            members = [(row, proposal._replace(as_in_loop=False)) for row, proposal in members]
         logits = self.chunks.extend(
-            {row.number: Chunk([*one.tokens, *one.draft], len(one.draft)) for row, one in members}
+            {row.number: Chunk([*proposal.tokens, *proposal.draft], len(proposal.draft)) for row, proposal in members}
         )
-        found = scores([logits[row.number] for row, one in members if one.whole])
-        kept = {}
-        for row, one in members:
-            stands = row.verify(one, next(found) if one.whole else None, self.near)
+        batch_scores = scores([logits[row.number] for row, proposal in members if proposal.whole])
+        right_tokens = {}
+        for row, proposal in members:
+            right = row.verify(proposal, next(batch_scores) if proposal.whole else None, self.tie_bound)
             if not (row.ended or row.renewed):
-                kept[row.number] = stands
-        self.chunks.keep(kept)
+                right_tokens[row.number] = right
+        self.chunks.keep(right_tokens)
         for row, _ in members:
             if row.lasting and self.chunks.held(row.number) == row.lasting:
                 self.chunks.mark(row.number)

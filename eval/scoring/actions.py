@@ -16,10 +16,10 @@ ENDED = ReadFrame(None, "")
 """Stands for the end of the trace."""
 
 
-def wrong_action(decoded: DecodedExample, place: int, written: ReadFrame | None) -> WrongAction | None:
+def wrong_action(decoded: DecodedExample, index: int, written: ReadFrame | None) -> WrongAction | None:
     """Classify the first wrong event or line by control flow; None if it cannot tell.
 
-    `place`: index among the true frames. `written`: None if unreadable.
+    `index`: index among the true frames. `written`: None if unreadable.
     """
     data, example = decoded.data, decoded.example
     if written is None:
@@ -31,13 +31,13 @@ def wrong_action(decoded: DecodedExample, place: int, written: ReadFrame | None)
         return None
     traced, true, form = example.trace.frames, example.frames, FORMATS[data.format]
     assert isinstance(form, Cwm)
-    number = true[place].number if place < len(true) else len(traced)
+    number = true[index].number if index < len(true) else len(traced)
     walk = flow.start(exceptions_of(example))
     for frame in traced[:number]:
-        after = walk.after(frame.event, frame.source)
-        if after is None:  # calls were stepped over when it was traced
+        next_walk = walk.after(frame.event, frame.source)
+        if next_walk is None:  # calls were stepped over when it was traced
             return None
-        walk = after
+        walk = next_walk
     allowed: set[tuple[Event | None, str]] = set()
     for step in walk.allowed():
         source = flow.source(step)

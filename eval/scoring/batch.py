@@ -12,7 +12,7 @@ from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
-from remedy.eval.generators.base import DecodingOptions, ModelOutput, Writer, requests
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, Writer, make_requests
 from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring.common import DecodedExample, not_decoded
@@ -42,19 +42,21 @@ def write_batch(
     """
     fed, memory = fed_roles(condition.forcing), condition.data.memory
     decoded = [
-        place
-        for place, (example, truth) in enumerate(batch)
+        index
+        for index, (example, truth) in enumerate(batch)
         if example.outcome == "ok"
         and (generator.limit is None or longest_seen(*truth[:3], memory, tokenizer.special_ids) <= generator.limit)
         and (fed == TEACHER_FORCED or sum(Role(role) not in fed for role in truth.roles) <= max_new_tokens)
     ]
-    chosen = [batch[place][1] for place in decoded]
+    chosen = [batch[index][1] for index in decoded]
     constraint = constraint_of(condition.forcing)
     starts = (
-        starts_of(constraint, [batch[place][0] for place in decoded], condition.data, tokenizer) if constraint else ()
+        starts_of(constraint, [batch[index][0] for index in decoded], condition.data, tokenizer) if constraint else ()
     )
-    found = generator.generate(requests(chosen, starts), writing(condition, max_new_tokens)) if chosen else []
-    return dict(zip(decoded, found))
+    outputs = (
+        generator.generate(make_requests(chosen, starts), decoding_options(condition, max_new_tokens)) if chosen else []
+    )
+    return dict(zip(decoded, outputs))
 
 
 def score_batch(
@@ -66,27 +68,29 @@ def score_batch(
 ) -> list[Result]:
     """Decode a batch under a condition and score every example."""
     fed = fed_roles(condition.forcing)
-    written = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
+    outputs = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
     return [
-        _result(DecodedExample(example, truth, written[place].runs, fed, condition.data), written[place], tokenizer)
-        if place in written
+        _result(DecodedExample(example, truth, outputs[index].runs, fed, condition.data), outputs[index], tokenizer)
+        if index in outputs
         else Result(
             not_decoded(example, written_roles(condition), feeds_answers(condition.forcing)),
             generation(example.index, "", [], [], tokenizer, truth),
         )
-        for place, (example, truth) in enumerate(batch)
+        for index, (example, truth) in enumerate(batch)
     ]
 
 
-def _result(decoded: DecodedExample, written: ModelOutput, tokenizer: TraceTokenizer) -> Result:
+def _result(decoded: DecodedExample, output: ModelOutput, tokenizer: TraceTokenizer) -> Result:
     score = score_tokens if FORMATS[decoded.data.format].one_token else score_frames
     text = tokenizer.decode(decoded.written(decoded.runs))
     places = generated_places(decoded, tokenizer)
-    kept = generation(decoded.example.index, text, written.runs, places, tokenizer, decoded.truth, written.near_ties)
-    return Result(score(decoded, tokenizer), kept)
+    model_generation = generation(
+        decoded.example.index, text, output.runs, places, tokenizer, decoded.truth, output.near_ties
+    )
+    return Result(score(decoded, tokenizer), model_generation)
 
 
-def writing(condition: Condition, max_new_tokens: int) -> DecodingOptions:
+def decoding_options(condition: Condition, max_new_tokens: int) -> DecodingOptions:
     exact, memory = FORMATS[condition.data.format].one_token, condition.data.memory
     constraint = constraint_of(condition.forcing)
     return DecodingOptions(
@@ -102,6 +106,6 @@ def written_roles(condition: Condition) -> frozenset[Role]:
     fed = fed_roles(condition.forcing)
     if fed != TEACHER_FORCED:
         return frozenset(Role) - fed
-    asked = frozenset(Role) - {Role.CONTEXT} if condition.data.context else ANSWERS
+    predicted = frozenset(Role) - {Role.CONTEXT} if condition.data.context else ANSWERS
     supervised = condition.supervised
-    return asked if supervised is None else asked & frozenset(ROLES[name] for name in supervised)
+    return predicted if supervised is None else predicted & frozenset(ROLES[name] for name in supervised)

@@ -84,8 +84,11 @@ class DecodedExample(NamedTuple):
         """Return the true frames as written, after the seeded one if any."""
         example, encoding = self.example, self.data.string_encoding
         frames = [frame.as_read(encoding) for frame in example.frames]
-        given = example.trace.frames[:1] if example.frames and example.frames[0].number > 0 else []
-        return [*(WrittenFrame(0, one.event, one.source, one.locals, None).as_read(encoding) for one in given), *frames]
+        seeded = example.trace.frames[:1] if example.frames and example.frames[0].number > 0 else []
+        return [
+            *(WrittenFrame(0, frame.event, frame.source, frame.locals, None).as_read(encoding) for frame in seeded),
+            *frames,
+        ]
 
     def written(self, runs: Sequence[Generated]) -> list[int]:
         """Return the sequence after the context, with these runs in place of true tokens."""
@@ -93,7 +96,9 @@ class DecodedExample(NamedTuple):
 
     @property
     def start(self) -> int:
-        return next((at for at, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids))
+        return next(
+            (position for position, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids)
+        )
 
 
 ANSWER_CHARACTERS = 500
@@ -118,10 +123,10 @@ def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
 def operation_behind(example: Example, number: int, role: Role | None) -> str:
     """Return the operation whose line caused an error of this role in frame `number`."""
     frames: Sequence[Frame] = example.trace.frames
-    at = frames[causing_frame(frames, number, role is Role.VALUE)]
+    cause = frames[causing_frame(frames, number, role is Role.VALUE)]
     # A frame that returns shows no state: its line's own frame does.
-    state = at.locals if at.locals is not None else frames[causing_frame(frames, number, False)].locals
-    return operation_of(example.trace.program, at.source, state)
+    state = cause.locals if cause.locals is not None else frames[causing_frame(frames, number, False)].locals
+    return operation_of(example.trace.program, cause.source, state)
 
 
 def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None) -> Counted:
@@ -129,16 +134,18 @@ def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]],
 
     `writes`: roles that the model writes. `rights`: by role and frame number. `example`: None if not decoded.
     """
-    of_kind = kinds(example.trace, example.frames, example.reveal) if example else {}
-    found: dict[str, float | None] = {}
+    kinds_of_frames = kinds(example.trace, example.frames, example.reveal) if example else {}
+    counts: dict[str, float | None] = {}
     for role, (share, count) in PARTS.items():
         right = rights.get(role, {})
-        own = role in writes or (role is Role.ACTION and Role.EVENT in writes)
-        mine = {name: of_kind.get(name, ()) for name in KINDS[role]}
-        exact = sum(right.values()) / len(right) if right else None if example else 0.0
-        found |= {share: exact if own else None, count: len(right), **{name: len(of) for name, of in mine.items()}}
-        found |= {f"{name}_right": sum(right[one] for one in of) if own else None for name, of in mine.items()}
-    return cast(Counted, found)
+        is_written = role in writes or (role is Role.ACTION and Role.EVENT in writes)
+        numbers_by_kind = {name: kinds_of_frames.get(name, ()) for name in KINDS[role]}
+        share_exact = sum(right.values()) / len(right) if right else None if example else 0.0
+        counts |= {share: share_exact if is_written else None, count: len(right)}
+        for name, numbers in numbers_by_kind.items():
+            counts[name] = len(numbers)
+            counts[f"{name}_right"] = sum(right[number] for number in numbers) if is_written else None
+    return cast(Counted, counts)
 
 
 def share_right(decoded: DecodedExample, roles: Collection[Role], part: int, whole: int) -> float | None:
@@ -153,7 +160,10 @@ def out_of(decoded: DecodedExample, error: int | None = None, role: Role | None 
     """
     roles = decoded.truth.roles
     counts = Counter(
-        roles[at] for run in decoded.runs for at in range(run.start, run.stop) if error is None or at <= error
+        roles[position]
+        for run in decoded.runs
+        for position in range(run.start, run.stop)
+        if error is None or position <= error
     )
     if role is not None:
         counts[role] = max(counts[role], 1)
@@ -161,18 +171,18 @@ def out_of(decoded: DecodedExample, error: int | None = None, role: Role | None 
 
 
 def _out_of(counts: Mapping[int, int]) -> OutOf:
-    found = {f"out_of_{role.label}": counts.get(role, 0) for role in Role if role is not Role.CONTEXT}
-    return cast(OutOf, found)
+    denominators = {f"out_of_{role.label}": counts.get(role, 0) for role in Role if role is not Role.CONTEXT}
+    return cast(OutOf, denominators)
 
 
 def constrained(runs: Sequence[Generated]) -> Constrained:
     """Measure the effect of a constraint on the runs."""
-    held = [one for run in runs for one in run.held]
-    changed = [one.changed for one in held]
+    origins = [origin for run in runs for origin in run.origins]
+    changed = [origin.changed for origin in origins]
     return {
-        "certain_tokens": sum(one.certain for one in held),
-        "masked_tokens": sum(one.choices > 0 for one in held),
-        "cut_mass": sum(one.cut for one in held),
+        "certain_tokens": sum(origin.certain for origin in origins),
+        "masked_tokens": sum(origin.choices > 0 for origin in origins),
+        "cut_mass": sum(origin.cut for origin in origins),
         "changed_tokens": None if None in changed else sum(map(bool, changed)),
     }
 
@@ -181,7 +191,7 @@ def errorless(decoded: DecodedExample, frames: int, tokenizer: TraceTokenizer) -
     """Return a score without errors, still without answer, validity and matches."""
     return {
         **not_decoded(decoded.example, frozenset(), answer_fed=False),
-        "written_tokens": sum(run.asked for run in decoded.runs),
+        "written_tokens": sum(run.written_count for run in decoded.runs),
         "read_tokens": read_tokens(decoded, tokenizer),
         "frames": frames,
         "frames_right": frames,
@@ -191,29 +201,29 @@ def errorless(decoded: DecodedExample, frames: int, tokenizer: TraceTokenizer) -
     }
 
 
-def first_error(decoded: DecodedExample, place: int, number: int, token: int, role: Role) -> FirstError:
+def first_error(decoded: DecodedExample, index: int, number: int, position: int, role: Role) -> FirstError:
     """Return the fields that locate the first error.
 
-    `place`: index of the frame. `number`: its number in the trace. `token`: true position.
+    `index`: index of the frame. `number`: its number in the trace. `position`: true position.
     """
     return {
-        "frames_right": place,
+        "frames_right": index,
         "first_error_frame": number,
-        "first_error_token": token,
+        "first_error_token": position,
         "first_error_role": role.label,
-        "first_error_in_string": bool(decoded.truth.strings[token]),
-        **out_of(decoded, token, role),
+        "first_error_in_string": bool(decoded.truth.strings[position]),
+        **out_of(decoded, position, role),
     }
 
 
-def followed_another(lines: Sequence[T], place: int, written: T) -> bool:
+def followed_another(lines: Sequence[T], index: int, written: T) -> bool:
     """Return whether `written` follows another occurrence of the line before it.
 
     `written` stands in place of `lines[place]` of the true trace.
     """
-    if not 0 < place < len(lines) or written == lines[place]:
+    if not 0 < index < len(lines) or written == lines[index]:
         return False
-    return any(before == lines[place - 1] and after == written for before, after in pairwise(lines))
+    return any(before == lines[index - 1] and after == written for before, after in pairwise(lines))
 
 
 def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) -> Score:
@@ -262,12 +272,12 @@ def read_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> int:
     if decoded.parallel:
         return sum(window.size for window in windows(*truth[:3], memory, tokenizer.special_ids))
     read, begun = 0, True
-    sight = RememberedTokens(truth.ids[: decoded.start], memory, tokenizer.special_ids)
+    remembered = RememberedTokens(truth.ids[: decoded.start], memory, tokenizer.special_ids)
     for token, closes in _tokens_read(decoded, tokenizer):
-        seen, begun = sight.size + 1, True
-        if sight.take(token, closes):
+        seen, begun = remembered.size + 1, True
+        if remembered.take(token, closes):
             read, begun = read + seen, False
-    return read + sight.size * begun
+    return read + remembered.size * begun
 
 
 def _tokens_read(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:
@@ -276,13 +286,13 @@ def _tokens_read(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Iterator
     exact = FORMATS[decoded.data.format].one_token
     frame_end = None if exact or decoded.structure_fed else tokenizer.special_ids[Special.FRAME_SEP]
 
-    def last(at: int) -> bool:
-        return at + 1 < len(frames) and frames[at] != frames[at + 1]
+    def ends_frame(position: int) -> bool:
+        return position + 1 < len(frames) and frames[position] != frames[position + 1]
 
-    at = decoded.start
+    position = decoded.start
     written = [run for run in decoded.runs if run.ids]
     for run in written:
-        yield from ((ids[place], last(place)) for place in range(at, run.start))
-        for place, token in enumerate(run.ids, start=run.start):
-            yield token, last(place) if exact else token == frame_end
-        at = run.stop
+        yield from ((ids[index], ends_frame(index)) for index in range(position, run.start))
+        for index, token in enumerate(run.ids, start=run.start):
+            yield token, ends_frame(index) if exact else token == frame_end
+        position = run.stop

@@ -85,11 +85,11 @@ def _own_parts(statement: ast.AST) -> list[ast.AST]:
     fields = _HEADERS.get(type(statement))
     if fields is None:
         return list(ast.iter_child_nodes(statement))
-    found: list[ast.AST] = []
+    parts: list[ast.AST] = []
     for field in fields:
         value = getattr(statement, field)
-        found += value if isinstance(value, list) else [value]
-    return found
+        parts += value if isinstance(value, list) else [value]
+    return parts
 
 
 def _kinds(statement: ast.AST, nodes: Iterable[ast.AST], state: Mapping[str, Value]) -> Iterator[str]:

@@ -84,9 +84,9 @@ def score_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     before = sum(other < error.frame for other in numbers)
     score = {**score, **first_error(decoded, before, number, error.position, error.role)}
     if error.role is Role.ACTION and error.written is not None:
-        at = [place for place, role in enumerate(truth.roles) if role == Role.ACTION]
-        commands = [truth.ids[place] for place in at]
-        score["followed_another"] = followed_another(commands, at.index(error.position), error.written)
+        action_positions = [place for place, role in enumerate(truth.roles) if role == Role.ACTION]
+        commands = [truth.ids[place] for place in action_positions]
+        score["followed_another"] = followed_another(commands, action_positions.index(error.position), error.written)
     if right or decoded.answer_fed:
         return score
     score["failure"] = Failure.RUNAWAY if truncated else ROLE_FAILURES[error.role]

@@ -90,21 +90,25 @@ def assert_alike(found: Sequence[ModelOutput], expected: Sequence[ModelOutput]) 
     for one, other in zip(found, expected, strict=True):
         (mine,), (true,) = one.runs, other.runs
         assert (mine.ids, mine.complete) == (true.ids, true.complete)
-        assert [held._replace(cut=0) for held in mine.held] == [held._replace(cut=0) for held in true.held]
-        assert [held.cut for held in mine.held] == pytest.approx([held.cut for held in true.held], abs=1e-4)
+        assert [origin._replace(cut=0) for origin in mine.origins] == [
+            origin._replace(cut=0) for origin in true.origins
+        ]
+        assert [origin.cut for origin in mine.origins] == pytest.approx(
+            [origin.cut for origin in true.origins], abs=1e-4
+        )
         assert mine.logprobs == pytest.approx(true.logprobs, abs=1e-4)
 
 
 def assert_held(run: Generated, start: ConstraintState, tokenizer: TraceTokenizer, most: int) -> None:
     """It was written along the constraint, what was certain was fed, and with that it is no longer than a free one may be."""
     place: ConstraintState | None = start
-    for token, logprob, held in zip(run.ids, run.logprobs, run.held, strict=True):
+    for token, logprob, origin in zip(run.ids, run.logprobs, run.origins, strict=True):
         assert place is not None
         allowed = place.allowed()
-        assert held.certain == (allowed.certain is not None)
-        assert held.choices == (0 if held.certain or allowed.text else len(allowed.ids))
-        assert (logprob == 0) if held.certain else (logprob <= 0)
-        assert 0 <= held.cut <= 1
+        assert origin.certain == (allowed.certain is not None)
+        assert origin.choices == (0 if origin.certain or allowed.text else len(allowed.ids))
+        assert (logprob == 0) if origin.certain else (logprob <= 0)
+        assert 0 <= origin.cut <= 1
         place = place.after(token)
     assert place is not None
     assert place.done == run.complete

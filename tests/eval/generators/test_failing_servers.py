@@ -14,7 +14,7 @@ import pytest
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.decoding.protocol import TokenOrigin
-from remedy.eval.generators import DecodingOptions, Journal, ModelOutput, ServedGenerator, requests
+from remedy.eval.generators import DecodingOptions, Journal, ModelOutput, ServedGenerator, make_requests
 from remedy.eval.generators.backend import KEY, Backend
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
@@ -44,13 +44,13 @@ def test_what_may_pass_is_tried_again() -> None:
     server.late = 1.0
     with server.running() as url:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer, batch_size=1)
-        expected = served.generate(requests(truths), asked)
+        expected = served.generate(make_requests(truths), asked)
         begin = server.posts
         served.client.backend = served.backend.model_copy(update={"timeout": 0.9})
         server.script = lambda number, content: (
             FAULTS[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(FAULTS) else None
         )
-        assert served.generate(requests(truths), asked) == expected
+        assert served.generate(make_requests(truths), asked) == expected
     assert server.posts - begin >= 2 * len(FAULTS)
 
 

@@ -50,14 +50,14 @@ class Code(NamedTuple):
     start: int
     """Index of its first RESUME, whose line a call shows."""
 
-    def following(self, place: int) -> int | None:
+    def following(self, index: int) -> int | None:
         """Return the next instruction's index; None if this one never goes there."""
-        return None if self.instructions[place].op in _NO_NEXT or place + 1 >= len(self.instructions) else place + 1
+        return None if self.instructions[index].op in _NO_NEXT or index + 1 >= len(self.instructions) else index + 1
 
-    def shows(self, before: int, place: int) -> bool:
+    def shows(self, before: int, index: int) -> bool:
         """Return whether a LINE fires between two instructions (`maybe_call_line_trace`)."""
-        instruction = self.instructions[place]
-        other = instruction.line != self.instructions[before].line or (place <= before and instruction.op != "SEND")
+        instruction = self.instructions[index]
+        other = instruction.line != self.instructions[before].line or (index <= before and instruction.op != "SEND")
         return instruction.line != NO_LINE and (other or before <= self.start)
 
 
@@ -155,18 +155,18 @@ def _objects(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
     read: Any = dis.Bytecode(code)
-    own: list[dis.Instruction] = []
-    places: dict[int, int] = {}
+    raw: list[dis.Instruction] = []
+    indices: dict[int, int] = {}
     for instruction in read:
-        places[instruction.offset] = len(own)
+        indices[instruction.offset] = len(raw)
         if instruction.opname != "EXTENDED_ARG":
-            own.append(instruction)
+            raw.append(instruction)
     entries = read.exception_entries
-    handlers = {unit: places[entry.target] for entry in entries for unit in range(entry.start, entry.end, 2)}
-    loaded = {place: numbers.get(id(instruction.argval)) for place, instruction in enumerate(own)}
-    made = {_span(own[place].positions): number for place, number in loaded.items() if number is not None}
+    handlers = {unit: indices[entry.target] for entry in entries for unit in range(entry.start, entry.end, 2)}
+    loaded = {index: numbers.get(id(instruction.argval)) for index, instruction in enumerate(raw)}
+    made = {_span(raw[index].positions): number for index, number in loaded.items() if number is not None}
     instructions = []
-    for place, instruction in enumerate(own):
+    for index, instruction in enumerate(raw):
         is_call = instruction.opname.startswith("CALL")
         span = _span(instruction.positions) if is_call else ()
         called = calls.callees.get(span, "") if is_call else ""
@@ -176,12 +176,12 @@ def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
                 op=instruction.opname,
                 arg=instruction.arg or 0,
                 line=(instruction.positions and instruction.positions.lineno) or NO_LINE,
-                target=places[instruction.argval] if instruction.opcode in dis.hasjrel else None,
+                target=indices[instruction.argval] if instruction.opcode in dis.hasjrel else None,
                 handler=handlers.get(instruction.offset),
                 name=instruction.argrepr if instruction.opname == "BINARY_OP" else named,
-                code=made.get(span) if span else loaded[place],
+                code=made.get(span) if span else loaded[index],
                 given=[made[node] for node in calls.given.get(span, ()) if node in made],
             )
         )
-    start = next(place for place, instruction in enumerate(instructions) if instruction.op == "RESUME")
+    start = next(index for index, instruction in enumerate(instructions) if instruction.op == "RESUME")
     return Code(instructions, start)

@@ -62,7 +62,7 @@ class Effects:
         self.may_swallow = not self.plain or bool(names & _ENDS_ITERATION)
         """Whether an exception may end in a caller that is not code of the program."""
         ops = [{instruction.op for instruction in code.instructions} for code in codes]
-        self._later = {number for number, own in enumerate(ops) if "RETURN_GENERATOR" in own}
+        self._later = {number for number, own_ops in enumerate(ops) if "RETURN_GENERATOR" in own_ops}
         """Generators and coroutines: a call runs none of their code."""
         stores = [instruction for instruction in instructions if instruction.op.startswith(("STORE_", "DELETE_"))]
         self._bound = Counter(instruction.name for instruction in stores)
@@ -72,9 +72,9 @@ class Effects:
             if self.plain and self._bound[name] == 1 and name not in self._values and number not in self._later
         }
         """Code of the function that a name always stands for."""
-        kept = {*self._functions.values(), *(self.certain(instruction) for instruction in instructions)}
-        kept.update(number for instruction in instructions for number in self.given(instruction))
-        self.escaped = frozenset(range(1, len(codes))) - (kept if self.plain else set())
+        known_functions = {*self._functions.values(), *(self.certain(instruction) for instruction in instructions)}
+        known_functions.update(number for instruction in instructions for number in self.given(instruction))
+        self.escaped = frozenset(range(1, len(codes))) - (known_functions if self.plain else set())
         """Functions and generators that anything unknown may run."""
 
     def certain(self, instruction: Instruction) -> int | None:
@@ -116,9 +116,9 @@ def _is_plain(instruction: Instruction) -> bool:
 def _functions(codes: list[Code]) -> Iterator[tuple[str, int]]:
     """Yield names with the functions that are stored in them when made."""
     for code in codes:
-        own = code.instructions
-        targets = {instruction.target for instruction in own}
-        for place, (loads, makes, stores) in enumerate(zip(own, own[1:], own[2:])):
-            made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and place + 2 not in targets
+        instructions = code.instructions
+        targets = {instruction.target for instruction in instructions}
+        for index, (loads, makes, stores) in enumerate(zip(instructions, instructions[1:], instructions[2:])):
+            made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and index + 2 not in targets
             if made and loads.code is not None and not hasattr(builtins, stores.name):
                 yield stores.name, loads.code

@@ -277,11 +277,11 @@ class Walk:
     def __init__(self, flow: ControlFlow, stack: Stack, exceptions: Exceptions) -> None:
         self.flow, self._stack, self._exceptions = flow, stack, exceptions
         successors = [flow.successors(point) for point in stack.top]
-        self._options = [option for one in successors for option in one.options]
+        self._options = [option for point_successors in successors for option in point_successors.options]
         if exceptions == "caught" and not stack.stops:
             caught = [option for option in self._options if option.caught]
             self._options, self._exceptions = (caught, exceptions) if caught else (self._options, "all")
-        callers = frozenset(caller for one in successors for caller in one.callers)
+        callers = frozenset(caller for point_successors in successors for caller in point_successors.callers)
         calls = ((callers if flow.effects.plain else stack.top, flow.called), (stack.top, flow.closed))
         self._calls = calls if stack.below is not None else ()
         """Waiting frames and what each may call. A frame that calls nothing itself continues as if nothing had been called."""

@@ -42,9 +42,9 @@ def bytecode_of(program: Program, python: str | None) -> Bytecode:
     if interpreter == sys.executable:
         return read_bytecode(program)
     folders = [str(Path(module).resolve().parent) for module in (isolation.__file__, __file__)]
-    asked = json.dumps({"code": program.code, "name": program.name})
+    request = json.dumps({"code": program.code, "name": program.name})
     try:
-        reply = json.loads(ask(interpreter, _READ, *folders, given=asked))
+        reply = json.loads(ask(interpreter, _READ, *folders, given=request))
     except ConfigError as error:
         raise ControlFlowError(f"{program.name}: its bytecode could not be read: {error}") from None
     if "bytecode" not in reply:
@@ -52,4 +52,7 @@ def bytecode_of(program: Program, python: str | None) -> Bytecode:
             raise ProgramError(*reply["program"])
         raise ControlFlowError(f"tracer.python: {reply['control_flow']}")
     codes, *rest = reply["bytecode"]
-    return Bytecode([Code([Instruction(*instruction) for instruction in own], start) for own, start in codes], *rest)
+    return Bytecode(
+        [Code([Instruction(*instruction) for instruction in instructions], start) for instructions, start in codes],
+        *rest,
+    )

@@ -143,7 +143,7 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
     choice, usage, prompt = whole.choices[0], whole.usage, question.prompt
     first = len(prompt) if question.first is None else question.first
     ids, written = choice.token_ids, choice.logprobs.top_logprobs
-    scored = [place or {} for place in (choice.prompt_logprobs or [])[first:]]
+    scored = [candidates or {} for candidates in (choice.prompt_logprobs or [])[first:]]
     counts = usage.prompt_tokens, len(scored), usage.completion_tokens, len(written)
     if counts != (len(prompt), len(prompt) - first, len(ids), len(ids)) or len(ids) > question.most:
         raise BadReply(
@@ -151,12 +151,14 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
             f"were read and {counts[2]} written, and it gives the log-probabilities of {counts[1]} and {counts[3]}: something between "
             f"adds, cuts or strips tokens, without which a trace cannot be read: ask the server itself; {FORM}"
         )
-    places = [{token: about.logprob for token, about in place.items()} for place in scored] + written
-    if any(token not in place for token, place in zip(prompt[first:] + ids, places)):
+    candidates_at = [{token: entry.logprob for token, entry in candidates.items()} for candidates in scored] + written
+    if any(token not in candidates for token, candidates in zip(prompt[first:] + ids, candidates_at)):
         raise BadReply("the log-probabilities are not those of the token ids: something between changes tokens")
-    tokens = [min(place, key=lambda token: (-place[token], token)) for place in places[: len(scored)]] + ids
-    logprobs = [place[token] for token, place in zip(tokens, places)]
-    likeliest = [nlargest(2, place.values()) for place in places]
+    tokens = [
+        min(candidates, key=lambda token: (-candidates[token], token)) for candidates in candidates_at[: len(scored)]
+    ] + ids
+    logprobs = [candidates[token] for token, candidates in zip(tokens, candidates_at)]
+    likeliest = [nlargest(2, candidates.values()) for candidates in candidates_at]
     if not (question.allowed or question.grammar):
         if any(logprob < best - POSITIVE for logprob, (best, _) in zip(logprobs, likeliest)):
             raise BadReply(
@@ -165,5 +167,5 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
             )
         if min(logprobs) < LEAST - POSITIVE:
             raise BadReply(f"what the server gives are no log-probabilities: {FORM}")
-    names = {token: about.decoded_token for place in scored for token, about in place.items()}
+    names = {token: entry.decoded_token for candidates in scored for token, entry in candidates.items()}
     return Answer(whole.model, Scores(tokens, logprobs, [best - next_best for best, next_best in likeliest]), names)

@@ -78,18 +78,22 @@ def best(conditions: Iterable[Mapping[str, Any]]) -> str:
 
 def highest(conditions: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
     """Return name and share of the highest baseline of answers, else `("", 0.0)`."""
-    found = along((0.0, one) for one in conditions)
-    return max(((name, points[0.0]) for name, points in found.items()), key=lambda one: one[1], default=("", 0.0))
+    best_shares = along((0.0, named_share) for named_share in conditions)
+    return max(
+        ((name, points[0.0]) for name, points in best_shares.items()),
+        key=lambda named_share: named_share[1],
+        default=("", 0.0),
+    )
 
 
 def along(conditions: Iterable[tuple[float, Mapping[str, Any]]]) -> dict[str, dict[float, float]]:
     """Return each answer baseline's highest share at every value of an axis."""
-    found: dict[str, dict[float, float]] = {name: {} for name in STYLES}
-    for place, condition in conditions:
-        for name in found:
+    shares: dict[str, dict[float, float]] = {name: {} for name in STYLES}
+    for position, condition in conditions:
+        for name in shares:
             if (share := condition["baselines"][name]) is not None:
-                found[name][place] = max(share, found[name].get(place, 0.0))
-    return {name: points for name, points in found.items() if points}
+                shares[name][position] = max(share, shares[name].get(position, 0.0))
+    return {name: points for name, points in shares.items() if points}
 
 
 def draw(panel: Axes, shares: Shares) -> None:

@@ -113,10 +113,10 @@ class Request(TypedDict):
 
 def condition_name(diagnostic: str, labels: Mapping[str, Any]) -> str:
     """Return a condition's name, also of its files: `permutation__horizon-8__forcing-free`."""
-    said = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in labels.items()}
-    parts = [f"{key}-{value}" for key, value in said.items() if value != USUAL.get(key)]
+    texts = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in labels.items()}
+    parts = [f"{key}-{value}" for key, value in texts.items() if value != USUAL.get(key)]
     name = "__".join(map(file_name, [diagnostic, *parts]))
-    return name if len(name) <= LONGEST else f"{diagnostic}__{text_hash(str(said)):016x}"
+    return name if len(name) <= LONGEST else f"{diagnostic}__{text_hash(str(texts)):016x}"
 
 
 def words_of(name: str) -> list[str]:
@@ -140,25 +140,25 @@ def claim(directory: Path, request: dict[str, Any]) -> str:
             raise UserError(f"{other}: belongs to another evaluation; choose another --out or delete it")
     if not path.exists():
         write_json(path, request)
-    elif digest_of(held := read_request(directory)) != evaluation:
-        differing = _differing(held, request)
-        some = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
+    elif digest_of(stored := read_request(directory)) != evaluation:
+        differing = _differing(stored, request)
+        named = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
         raise UserError(
-            f"{directory}: holds another evaluation (it differs in {some}); choose another --out or delete it"
+            f"{directory}: holds another evaluation (it differs in {named}); choose another --out or delete it"
         )
     return evaluation
 
 
-def _differing(held: dict[str, Any], request: dict[str, Any]) -> list[str]:
+def _differing(stored: dict[str, Any], request: dict[str, Any]) -> list[str]:
     """Return the keys in which two requests differ, with those of sections."""
-    found = []
-    for key in dict.fromkeys([*request, *held]):
-        one, other = held.get(key), request.get(key)
-        if isinstance(one, dict) and isinstance(other, dict):
-            found += [f"{key}.{inner}" for inner in _differing(one, other)]
-        elif digest_of({key: one}) != digest_of({key: other}):
-            found.append(key)
-    return found
+    keys = []
+    for key in dict.fromkeys([*request, *stored]):
+        stored_value, value = stored.get(key), request.get(key)
+        if isinstance(stored_value, dict) and isinstance(value, dict):
+            keys += [f"{key}.{inner}" for inner in _differing(stored_value, value)]
+        elif digest_of({key: stored_value}) != digest_of({key: value}):
+            keys.append(key)
+    return keys
 
 
 def read_request(folder: Path) -> dict[str, Any]:

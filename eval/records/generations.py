@@ -95,9 +95,9 @@ def generation(
         "logprobs": [logprob for run in runs for logprob in run.logprobs],
         "places": [place.frame for place in places],
         "roles": [place.role.label for place in places],
-        "certain": [one.certain for run in runs for one in run.origins],
-        "cut": [one.cut for run in runs for one in run.origins],
-        "changed": [one.changed for run in runs for one in run.origins],
+        "certain": [origin.certain for run in runs for origin in run.origins],
+        "cut": [origin.cut for run in runs for origin in run.origins],
+        "changed": [origin.changed for run in runs for origin in run.origins],
         "true_ids": list(ids),
         "true_texts": token_texts(tokenizer, ids),
         "true_special": [tokenizer.is_special(token) for token in ids],
@@ -149,7 +149,7 @@ def read_generations(path: Path, evaluation: str | None = None) -> pd.DataFrame:
     Raises:
         DamagedFile: as `read_records`.
     """
-    found: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), Generation).to_pandas()
-    for name in {*NUMBERS} & {*found.columns}:  # a list of nulls alone has no type in the file
-        found[name] = [np.array(one, dtype=float) for one in found[name]]
-    return found.set_index("index", drop=False)
+    generations: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), Generation).to_pandas()
+    for name in {*NUMBERS} & {*generations.columns}:  # a list of nulls alone has no type in the file
+        generations[name] = [np.array(values, dtype=float) for values in generations[name]]
+    return generations.set_index("index", drop=False)

@@ -53,9 +53,9 @@ def label(name: str, meaning: str, order: Sequence[str] = (), along: Sequence[st
     Raises:
         ValueError: the name already has another meaning.
     """
-    found = LABELS.get(name)
-    made = Label(name, meaning, tuple(order), tuple(along), asked)
-    return found if found == made else LABELS.register(name)(made)
+    known = LABELS.get(name)
+    declared = Label(name, meaning, tuple(order), tuple(along), asked)
+    return known if known == declared else LABELS.register(name)(declared)
 
 
 COMMON = (
@@ -290,8 +290,8 @@ def write_records(
     path: Path, run: str, rows: Iterable[Mapping[str, Any]], labels: Mapping[str, LabelValue], evaluation: str
 ) -> None:
     """Write one condition's records atomically. `evaluation`: its digest."""
-    found = [{"run": run, **row} for row in rows]
-    table = pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
+    numbered_rows = [{"run": run, **row} for row in rows]
+    table = pd.DataFrame(numbered_rows, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
     write_table(path, pa.Table.from_pandas(table), evaluation)
 
 
@@ -301,17 +301,17 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
     Raises:
         DamagedFile: the file is missing or damaged, or of another evaluation than `evaluation`.
     """
-    found: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
+    records: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
     # Where it is null, the column keeps its nullable type: whatever asks for it as a truth value fails.
-    return found if found["right"].isna().any() else found.astype({"right": bool})
+    return records if records["right"].isna().any() else records.astype({"right": bool})
 
 
 def label_columns(records: pd.DataFrame) -> list[str]:
     """Return the labels of the records in their declared order."""
-    own = (*Record.__annotations__, "variant", "changed_state_exact")
-    found = [str(column) for column in records.columns if column not in own]
-    places = {name: place for place, name in enumerate(LABELS)}
-    return sorted(found, key=lambda name: places.get(name, len(places)))
+    other_columns = (*Record.__annotations__, "variant", "changed_state_exact")
+    labels = [str(column) for column in records.columns if column not in other_columns]
+    order = {name: position for position, name in enumerate(LABELS)}
+    return sorted(labels, key=lambda name: order.get(name, len(order)))
 
 
 def rank(name: str, value: Any) -> Any:
@@ -323,7 +323,7 @@ def rank(name: str, value: Any) -> Any:
 
 
 def _natural(text: str) -> tuple[str | int, ...]:
-    return tuple(int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", text)))
+    return tuple(int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", text)))
 
 
 def with_changed(records: pd.DataFrame) -> pd.DataFrame:

@@ -113,7 +113,7 @@ def write_summary(
 def _as_json(value: Any) -> Any:
     if isinstance(value, Estimate):
         return value._asdict()
-    return {key: _as_json(one) for key, one in value.items()} if isinstance(value, dict) else value
+    return {key: _as_json(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
@@ -142,14 +142,14 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
 
 
 def _per_frame(rows: pd.DataFrame) -> dict[str, Estimate]:
-    found, rows = {}, with_changed(rows)
+    estimates, rows = {}, with_changed(rows)
     for share, of in FRAMES.values():
         counted_rows = rows[rows[share].notna() & (rows[of] > 0)] if share in rows else rows[:0]
         if len(counted_rows):
-            found[of] = pooled_of(
+            estimates[of] = pooled_of(
                 (counted_rows[share] * counted_rows[of]).round(), counted_rows[of], counted_rows["cluster"]
             )
-    return found
+    return estimates
 
 
 def rate_of(rows: pd.DataFrame, column: str) -> Estimate | None:

@@ -92,13 +92,13 @@ class Block:
     def note(self) -> str:
         """Describe the least likely token, removed probability and missing tokens."""
         known = [token for token in self.chosen if token.step is not None]
-        said = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
+        remarks = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
         if known:
             least = min(known, key=lambda token: token.logprob or 0)
-            said.append(f"least likely token {visible(least.text) or '·'!r} {math.exp(least.logprob or 0):.3g}")
+            remarks.append(f"least likely token {visible(least.text) or '·'!r} {math.exp(least.logprob or 0):.3g}")
         cut = 1 - math.prod(1 - token.cut for token in self.chosen)
-        said += [f"a probability of {cut:.3g} was cut"] if cut > 0 else []
-        return ", ".join([*said, *([f"{self.missing} tokens not written"] if self.missing else [])])
+        remarks += [f"a probability of {cut:.3g} was cut"] if cut > 0 else []
+        return ", ".join([*remarks, *([f"{self.missing} tokens not written"] if self.missing else [])])
 
 
 @dataclass(frozen=True)
@@ -122,17 +122,22 @@ class View:
     def counts(self) -> Iterator[tuple[Role, int, int, int]]:
         """Yield each role with its numbers of tokens: all, supervised, and in strings."""
         for role in MEANINGS:
-            if mine := [token for token in self.tokens if token.role is role]:
-                yield role, len(mine), sum(token.supervised for token in mine), sum(token.string for token in mine)
+            if role_tokens := [token for token in self.tokens if token.role is role]:
+                yield (
+                    role,
+                    len(role_tokens),
+                    sum(token.supervised for token in role_tokens),
+                    sum(token.string for token in role_tokens),
+                )
 
 
 def view_of(
     title: str, form: str, tokenizer: TraceTokenizer, tokens: Sequence[Token], facts: Mapping[str, Any]
 ) -> View:
     """Return the view of an example in a format."""
-    said = {"format": form, "tokenizer": tokenizer.settings.kind, **facts}
-    said = {name.replace("_", " "): str(fact) for name, fact in said.items() if fact != ""}
-    return View(title, blocks_of(tokens), said, separator=" " if FORMATS[form].one_token else "")
+    shown_facts = {"format": form, "tokenizer": tokenizer.settings.kind, **facts}
+    shown_facts = {name.replace("_", " "): str(fact) for name, fact in shown_facts.items() if fact != ""}
+    return View(title, blocks_of(tokens), shown_facts, separator=" " if FORMATS[form].one_token else "")
 
 
 def tokens_of(tokenizer: TraceTokenizer, encoded: Encoded, supervised: frozenset[Role]) -> list[Token]:
@@ -148,13 +153,13 @@ def blocks_of(tokens: Sequence[Token]) -> tuple[Block, ...]:
 
     A special token alone after the last frame is the end.
     """
-    found = []
+    blocks = []
     for frame, group in groupby(tokens, key=lambda token: token.frame):
-        mine = tuple(group)
-        ends = len(mine) == 1 and mine[0].special and mine[0] is tokens[-1]
+        frame_tokens = tuple(group)
+        ends = len(frame_tokens) == 1 and frame_tokens[0].special and frame_tokens[0] is tokens[-1]
         label = "context" if frame < 0 else "end" if ends else f"frame {frame}"
-        found.append(Block(frame, label, mine))
-    return tuple(found)
+        blocks.append(Block(frame, label, frame_tokens))
+    return tuple(blocks)
 
 
 def lines_of(tokens: Sequence[Token]) -> list[list[tuple[int, Token, str]]]:
@@ -192,22 +197,22 @@ def beside(
     `error`: number of the first frame that differs, below 0 if none. `by_place`: compare tokens by position, as in one-token
     formats and under teacher forcing; else they are aligned. Tokens that the model did not write are grey.
     """
-    asked = {place for run in runs for place in range(run.start, run.stop)}
-    true = [token._replace(supervised=place in asked) for place, token in enumerate(truth)]
+    model_positions = {position for run in runs for position in range(run.start, run.stop)}
+    true = [token._replace(supervised=position in model_positions) for position, token in enumerate(truth)]
     written: dict[int, list[Token]] = {}
     for token in _decoded(true, runs, by_place):
         written.setdefault(token.frame, []).append(token)
-    align = (lambda true, own: tuple(own)) if by_place else _aligned
+    align = (lambda true, written_tokens: tuple(written_tokens)) if by_place else _aligned
     blocks = list(blocks_of(true))
     after = {*written} - {block.frame for block in blocks}
     blocks += [Block(frame, f"frame {frame}", ()) for frame in sorted(after)]
-    for place, block in enumerate(blocks):
+    for position, block in enumerate(blocks):
         if block.frame < 0:
             continue
-        here = written.get(block.frame, [])
-        missing = len(block.tokens) - len(here) if runs and by_place else 0
+        frame_tokens = written.get(block.frame, [])
+        missing = len(block.tokens) - len(frame_tokens) if runs and by_place else 0
         first = block.frame == error
-        blocks[place] = replace(block, written=align(block.tokens, here), first_error=first, missing=missing)
+        blocks[position] = replace(block, written=align(block.tokens, frame_tokens), first_error=first, missing=missing)
     return tuple(blocks)
 
 
@@ -217,10 +222,12 @@ def _decoded(true: Sequence[Token], runs: Sequence[Run], by_place: bool) -> Iter
     for run in runs:
         yield from true[end : run.start]
         for offset, token in enumerate(run.tokens):
-            near = true[min(run.start + offset, run.stop - 1)]
+            true_token = true[min(run.start + offset, run.stop - 1)]
             if by_place:
-                wrong = token.id != near.id
-                token = token._replace(role=near.role, string=near.string, frame=near.frame, wrong=wrong)
+                wrong = token.id != true_token.id
+                token = token._replace(
+                    role=true_token.role, string=true_token.string, frame=true_token.frame, wrong=wrong
+                )
             yield token
         end = run.stop
     if end:
@@ -233,12 +240,14 @@ def _aligned(true: Sequence[Token], written: Sequence[Token]) -> tuple[Token, ..
     Others that the model wrote are wrong.
     """
     matcher = SequenceMatcher(None, [token.id for token in true], [token.id for token in written], autojunk=False)
-    found = []
+    aligned = []
     for tag, start, _, first, last in matcher.get_opcodes():
         for offset, token in enumerate(written[first:last]):
             same = tag == "equal"
-            near = true[min(start + offset * same, len(true) - 1)] if true else token
-            found.append(
-                token._replace(role=near.role, string=same and near.string, wrong=token.supervised and not same)
+            true_token = true[min(start + offset * same, len(true) - 1)] if true else token
+            aligned.append(
+                token._replace(
+                    role=true_token.role, string=same and true_token.string, wrong=token.supervised and not same
+                )
             )
-    return tuple(found)
+    return tuple(aligned)

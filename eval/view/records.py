@@ -43,16 +43,16 @@ class EvaluationFolder:
             ConfigError: none has, or several have.
         """
         parts = {slug: words_of(slug) for slug in self.conditions}
-        values = {slug: {slug, *mine, *(part.partition("=")[2] for part in mine)} for slug, mine in parts.items()}
-        found = [slug for slug in parts if values[slug].issuperset(words.split())]
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            known = sorted({part for mine in parts.values() for part in mine})
+        values = {slug: {slug, *own, *(part.partition("=")[2] for part in own)} for slug, own in parts.items()}
+        matching = [slug for slug in parts if values[slug].issuperset(words.split())]
+        if len(matching) == 1:
+            return matching[0]
+        if not matching:
+            known = sorted({part for own in parts.values() for part in own})
             raise ConfigError(f"--condition {words!r}: no condition of {self.folder} has it; {suggest(words, known)}")
-        names = "\n".join(f"  {' '.join(parts[slug])}" for slug in found)
+        names = "\n".join(f"  {' '.join(parts[slug])}" for slug in matching)
         raise ConfigError(
-            f"--condition: {self.folder} has {len(found)} conditions; give words that only one of them has:\n{names}"
+            f"--condition: {self.folder} has {len(matching)} conditions; give words that only one of them has:\n{names}"
         )
 
     def views(self, condition: str, indices: Sequence[int]) -> list[View]:
@@ -124,8 +124,19 @@ def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
     last = max(numbers, default=0)
     numbers = [*numbers, *range(last + 1, last + 2 + max(columns[3], default=0))]
     tokens = [
-        Token(id, text, ROLES[role], numbers[place], False, not sure, special, False, None if sure else logprob, mass)
-        for id, text, role, place, special, logprob, sure, mass in zip(*columns, certain, cut, strict=True)
+        Token(
+            id,
+            text,
+            ROLES[role],
+            numbers[frame_index],
+            False,
+            not is_certain,
+            special,
+            False,
+            None if is_certain else logprob,
+            mass,
+        )
+        for id, text, role, frame_index, special, logprob, is_certain, mass in zip(*columns, certain, cut, strict=True)
     ]
     ends = np.cumsum([0, *written["run_lengths"]])
     starts = zip(written["run_starts"], written["run_stops"], ends, ends[1:])

@@ -98,7 +98,7 @@ def _coloured(view: View, ids: bool) -> Iterator[Text | Table]:
         if (probability := block.probability) is not None:
             filled = 0 if math.isnan(probability) else round(BAR * probability)
             head.append(f" {'█' * filled}{'░' * (BAR - filled)} {probability:.2g}", FAINT)
-        cells = [_tokens(one, ids) for one in (block.tokens, block.written) if one is not None]
+        cells = [_tokens(tokens, ids) for tokens in (block.tokens, block.written) if tokens is not None]
         if block.note:
             cells[-1].append(f"\n{visible(block.note)}", style=FAINT)
         table.add_row(head, *cells)
@@ -123,8 +123,8 @@ def _tokens(tokens: Sequence[Token], ids: bool) -> Text:
     text = Text()
     for number, line in enumerate(lines_of(tokens)):
         text.append("\n" if number else "")
-        for place, token, part in line:
-            style = token_style(token, place)
+        for number_in_block, token, part in line:
+            style = token_style(token, number_in_block)
             text.append(visible(part) or "·", style=style)
             if ids:
                 text.append(str(token.id).translate(SUBSCRIPTS), style=style + Style(underline=False))
@@ -133,17 +133,20 @@ def _tokens(tokens: Sequence[Token], ids: bool) -> Text:
 
 def _plain(view: View, ids: bool) -> Iterator[str]:
     yield f"{'role':<12}{'tokens':>8}{view.asked:>12}{'in strings':>12}"
-    yield from (f"{role.label:<12}{tokens:>8}{own:>12}{strings:>12}" for role, tokens, own, strings in view.counts())
+    yield from (
+        f"{role.label:<12}{tokens:>8}{supervised:>12}{strings:>12}"
+        for role, tokens, supervised, strings in view.counts()
+    )
     yield f"{BORDER} stands between tokens, « » around string values, ✗ before wrong tokens, - before what is not {view.asked}"
     for block in view.blocks:
         probability = "" if block.probability is None else f"probability {block.probability:.2g}"
-        said = visible(", ".join(filter(None, [probability, block.note])))
-        said = f"  ({said})" if said else ""
-        yield f"\n{block.label}" + ("  <- first error" if block.first_error else "") + said * (block.written is None)
+        note = visible(", ".join(filter(None, [probability, block.note])))
+        note = f"  ({note})" if note else ""
+        yield f"\n{block.label}" + ("  <- first error" if block.first_error else "") + note * (block.written is None)
         yield from ["  true"] * (block.written is not None)
         yield from _plain_tokens(block.tokens, ids)
         if block.written is not None:
-            yield f"  written{said}"
+            yield f"  written{note}"
             yield from _plain_tokens(block.written, ids)
 
 

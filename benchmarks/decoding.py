@@ -25,11 +25,11 @@ from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FORCINGS, constraint_of
 from remedy.eval.generators import (
     DecodingOptions,
-    Generator,
     LocalGenerator,
     LoopGenerator,
     ModelOutput,
     Request,
+    Writer,
     make_requests,
 )
 from remedy.models.chunks import CachedModel
@@ -48,9 +48,7 @@ class Measured(NamedTuple):
     written: list[ModelOutput]
 
 
-def measure(
-    generator: Generator, model: CachedModel, requests: Sequence[Request], options: DecodingOptions
-) -> Measured:
+def measure(generator: Writer, model: CachedModel, requests: Sequence[Request], options: DecodingOptions) -> Measured:
     """Have the examples written once."""
     gc.collect()
     calls, tokens, begin = model.calls, model.tokens, time.process_time()

@@ -7,6 +7,7 @@ values and exceptions that came back to that line. Special tokens show events, s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from pydantic import Field, model_serializer, model_validator
@@ -94,8 +95,9 @@ class _OpenCalls:
 class RememberedFrames:
     """Numbers of the remembered frames, in order."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, special_ids: Mapping[Special, int]) -> None:
         self._memory = memory
+        self._events = FrameEvents(special_ids) if memory.open_calls else None
         self._closed = 0
         self._numbers: dict[int, None] = {}
         self._calls = _OpenCalls()
@@ -105,14 +107,14 @@ class RememberedFrames:
         return list(self._numbers)
 
     def copy(self) -> RememberedFrames:
-        other = RememberedFrames(self._memory)
-        other._closed, other._numbers, other._calls = self._closed, dict(self._numbers), self._calls.copy()
+        other = copy(self)
+        other._numbers, other._calls = dict(self._numbers), self._calls.copy()
         return other
 
-    def close(self, event: Event | None = None) -> list[int]:
-        """Add the next frame and return the numbers of forgotten frames. `event`: needed with `open_calls`."""
+    def close(self, frame: Sequence[int]) -> list[int]:
+        """Add the next frame, by its tokens, and return the numbers of forgotten frames."""
         self._numbers[self._closed] = None
-        over = self._calls.take(self._closed, event)
+        over = self._calls.take(self._closed, self._events.of(frame) if self._events else None)
         self._closed += 1
         oldest = self._closed - self._memory.frames
         needed = self._calls.frames

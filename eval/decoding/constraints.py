@@ -33,19 +33,18 @@ def starts_of(
     Raises:
         UserError: the control flow of a program cannot be read.
     """
-    return [_start(constraint, example, data, tokenizer) for example in examples]
-
-
-def _start(constraint: str, example: Example, data: DataConfig, tokenizer: TraceTokenizer) -> ConstraintState:
-    program = example.trace.program
-    if example.returns and example.trace.raised:
-        raise UserError(f"{program.name}: the task says that it returns, and it raised: put that right in the task")
-    try:
-        flow = ControlFlow(program, data.task.interpreter)
-        grammar = CONSTRAINTS[constraint](flow, tokenizer, data.format, example.reveal)
-        return grammar.start(exceptions_of(example))
-    except (ControlFlowError, ProgramError) as error:
-        raise UserError(f"forcing {constraint}: {error}; leave the program or the forcing out") from None
+    starts: list[ConstraintState] = []
+    for example in examples:
+        program = example.trace.program
+        if example.returns and example.trace.raised:
+            raise UserError(f"{program.name}: the task says that it returns, and it raised: put that right in the task")
+        try:
+            flow = ControlFlow(program, data.task.interpreter)
+            grammar = CONSTRAINTS[constraint](flow, tokenizer, data.format, example.reveal)
+            starts.append(grammar.start(exceptions_of(example)))
+        except (ControlFlowError, ProgramError) as error:
+            raise UserError(f"forcing {constraint}: {error}; leave the program or the forcing out") from None
+    return starts
 
 
 def check_data(constraint: str, data: DataConfig) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.window_examples import context_size
 from remedy.eval.decoding.memory import RememberedTokens
 from remedy.eval.decoding.protocol import UNCONSTRAINED, UNCUT, Cut, TokenListener, TokenOrigin, ignore_token
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -63,8 +65,7 @@ class Cursor:
         self.runs = runs_of(truth, fed)
         self.written = max((number for number, (_, _, is_fed) in enumerate(self.runs) if not is_fed), default=-1)
         self.run = 0
-        context = next((position for position, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
-        self.offset = context if Role.CONTEXT in fed else 0
+        self.offset = context_size(truth.roles) if Role.CONTEXT in fed else 0
         self.remembered = RememberedTokens(truth.ids[: self.offset], memory, tokenizer.special_ids)
         self.waits = True
         own = Role.STRUCTURE not in fed and not exact
@@ -108,7 +109,7 @@ class Cursor:
         position = start + (self.offset if is_fed else len(self.current))
         stop = min(len(self.ids), position + most)
         seen = self.remembered.reach(
-            (self.ids[position], self._is_last(position)) for position in range(position, stop)
+            (self.ids[index], ends_frame(self.frames, index)) for index in range(position, stop)
         )
         return position, list(self.ids[position : stop if seen is None else position + seen])
 
@@ -161,7 +162,7 @@ class Cursor:
         start, stop, is_fed = self.runs[self.run]
         if is_fed:
             for position in range(start + self.offset, stop):
-                self.remembered.take(self.ids[position], self._is_last(position))
+                self.remembered.take(self.ids[position], ends_frame(self.frames, position))
             self.run, self.offset = self.run + 1, 0
         self.waits = False
         tokens = self.remembered.tokens()
@@ -192,12 +193,8 @@ class Cursor:
             return token == self.frame_end
         start, _, is_fed = self.runs[self.run]
         if is_fed:
-            return self._is_last(start + self.offset - 1)
-        return self.exact and self._is_last(start + len(self.current) - 1)
-
-    def _is_last(self, position: int) -> bool:
-        """Return whether a true position ends its frame and another follows."""
-        return position + 1 < len(self.frames) and self.frames[position] != self.frames[position + 1]
+            return ends_frame(self.frames, start + self.offset - 1)
+        return self.exact and ends_frame(self.frames, start + len(self.current) - 1)
 
     def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
         while not self.done:
@@ -262,3 +259,8 @@ def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]
     events = [role in alone for role in truth.roles]
     borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
     return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]
+
+
+def ends_frame(frames: Sequence[int], position: int) -> bool:
+    """Return whether a true position ends its frame and another follows."""
+    return position + 1 < len(frames) and frames[position] != frames[position + 1]

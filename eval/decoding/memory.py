@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from remedy.data_gen.memory import FrameEvents, Memory, RememberedFrames
+from remedy.data_gen.memory import Memory, RememberedFrames
 from remedy.data_gen.roles import Special
 
 
@@ -22,8 +22,7 @@ class RememberedTokens:
 
     def __init__(self, context: Sequence[int], memory: Memory | None, special_ids: Mapping[Special, int]) -> None:
         self._context = context
-        self._frames = RememberedFrames(memory) if memory is not None else None
-        self._events = FrameEvents(special_ids) if memory is not None and memory.open_calls else None
+        self._frames = RememberedFrames(memory, special_ids) if memory is not None else None
         self._closed: dict[int, list[int]] = {}
         self._number = 0
         self._open: list[int] = []
@@ -50,7 +49,7 @@ class RememberedTokens:
         frame, self._open = self._open, []
         self._closed[self._number] = frame
         self._number += 1
-        gone = self._frames.close(self._events.of(frame) if self._events else None) if self._frames else []
+        gone = self._frames.close(frame) if self._frames else []
         self.size -= sum(len(self._closed.pop(number)) for number in gone)
         return bool(gone)
 
@@ -65,7 +64,7 @@ class RememberedTokens:
         for count, (token, closes) in enumerate(tokens):
             frame.append(token)
             if closes:
-                if remembered.close(self._events.of(frame) if self._events else None):
+                if remembered.close(frame):
                     return count
                 frame = []
         return None

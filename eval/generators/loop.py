@@ -6,7 +6,6 @@ It defines the right result, which tests hold other generators to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from torch import Tensor
 
@@ -24,7 +23,6 @@ from remedy.eval.generators.base import (
     predictions,
 )
 from remedy.eval.generators.scores import most_likely
-from remedy.models.context_length import ContextLimit
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
@@ -34,9 +32,6 @@ class LoopGenerator:
 
     `batch_size`: in examples.
     """
-
-    name = "the model"
-    context: ContextLimit | None = None
 
     def __init__(self, reader: ModelReader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
         self.reader = reader
@@ -63,9 +58,6 @@ class LoopGenerator:
             examples = [request.example for request in requests]
             return map(ModelOutput, predict(self.reader, self.tokenizer, examples, options.predicted, options.memory))
         return map(ModelOutput, decode_as(self.reader, self.tokenizer, requests, options))
-
-    def report(self) -> dict[str, Any]:
-        return {}
 
 
 def decode_as(

@@ -93,16 +93,12 @@ def most_likely(logits: Tensor) -> Scores:
 
 
 def _of(block: list[Tensor]) -> Iterator[Scores]:
-    best, logprobs, margins = _likeliest(torch.cat(block) if len(block) > 1 else block[0])
+    logits = (torch.cat(block) if len(block) > 1 else block[0]).float()
+    values, tokens = logits.topk(2, dim=-1)
+    logprobs = (values[:, 0] - logits.logsumexp(-1)).tolist()
+    best, margins = tokens[:, 0].tolist(), (values[:, 0] - values[:, 1]).tolist()
     start = 0
     for part in block:
         stop = start + len(part)
         yield Scores(best[start:stop], logprobs[start:stop], margins[start:stop], part)
         start = stop
-
-
-def _likeliest(logits: Tensor) -> tuple[list[int], list[float], list[float]]:
-    logits = logits.float()
-    values, tokens = logits.topk(2, dim=-1)
-    logprobs = values[:, 0] - logits.logsumexp(-1)
-    return tokens[:, 0].tolist(), logprobs.tolist(), (values[:, 0] - values[:, 1]).tolist()

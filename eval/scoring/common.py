@@ -15,8 +15,8 @@ from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.kinds import KINDS, kinds
 from remedy.data_gen.traces.parse import ReadFrame, restore
 from remedy.data_gen.traces.render import FORMATS
-from remedy.data_gen.window_examples import windows
-from remedy.eval.decoding.cursor import Generated
+from remedy.data_gen.window_examples import context_size, windows
+from remedy.eval.decoding.cursor import Generated, ends_frame
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED
 from remedy.eval.decoding.memory import RememberedTokens
 from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
@@ -92,13 +92,7 @@ class DecodedExample(NamedTuple):
 
     def written(self, runs: Sequence[Generated]) -> list[int]:
         """Return the sequence after the context, with these runs in place of true tokens."""
-        return spliced(self.truth.ids, runs)[self.start :]
-
-    @property
-    def start(self) -> int:
-        return next(
-            (position for position, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids)
-        )
+        return spliced(self.truth.ids, runs)[context_size(self.truth.roles) :]
 
 
 ANSWER_CHARACTERS = 500
@@ -272,7 +266,7 @@ def read_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> int:
     if decoded.parallel:
         return sum(window.size for window in windows(*truth[:3], memory, tokenizer.special_ids))
     read, begun = 0, True
-    remembered = RememberedTokens(truth.ids[: decoded.start], memory, tokenizer.special_ids)
+    remembered = RememberedTokens(truth.ids[: context_size(truth.roles)], memory, tokenizer.special_ids)
     for token, closes in _tokens_read(decoded, tokenizer):
         seen, begun = remembered.size + 1, True
         if remembered.take(token, closes):
@@ -286,13 +280,10 @@ def _tokens_read(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Iterator
     exact = FORMATS[decoded.data.format].one_token
     frame_end = None if exact or decoded.structure_fed else tokenizer.special_ids[Special.FRAME_SEP]
 
-    def ends_frame(position: int) -> bool:
-        return position + 1 < len(frames) and frames[position] != frames[position + 1]
-
-    position = decoded.start
+    position = context_size(decoded.truth.roles)
     written = [run for run in decoded.runs if run.ids]
     for run in written:
-        yield from ((ids[index], ends_frame(index)) for index in range(position, run.start))
+        yield from ((ids[index], ends_frame(frames, index)) for index in range(position, run.start))
         for index, token in enumerate(run.ids, start=run.start):
-            yield token, ends_frame(index) if exact else token == frame_end
+            yield token, ends_frame(frames, index) if exact else token == frame_end
         position = run.stop

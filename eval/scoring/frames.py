@@ -78,12 +78,12 @@ def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     token, role = _locate(decoded, true, reading, error, tokenizer)
     number = example.frames[min(error.index, len(true.frames) - 1)].number
     score = {**score, **first_error(decoded, error.index, number, token, role)}
+    written = _written_at(reading, error.index)
     if role is Role.ACTION:
-        written = reading.frames[error.index] if error.index < len(reading.frames) else None
         sources = [frame.source for frame in example.frames]
         score["followed_another"] = followed_another(sources, error.index, "" if written is None else written.source)
     if role in (Role.EVENT, Role.ACTION):
-        score["wrong_action"] = wrong_action(decoded, error.index, _written_at(reading, error.index)) or ""
+        score["wrong_action"] = wrong_action(decoded, error.index, written) or ""
     if not right and not decoded.answer_fed:
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
         score["failure"] = Failure.RUNAWAY if truncated else failure

@@ -24,10 +24,8 @@ _HEADERS = {
 }
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 _BITS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert)
-_STRING_ONLY = {name for name in dir(str) if not name.startswith("_")}.difference(
-    *(dir(kind) for kind in (list, tuple, dict, set, int, float))
-)
 _STRING_METHODS = {name for name in dir(str) if not name.startswith("_")}
+_STRING_ONLY = _STRING_METHODS.difference(*map(dir, (list, tuple, dict, set, int, float)))
 
 
 def operation_of(program: Program, source: str, state: Mapping[str, Value] | None = None) -> str:

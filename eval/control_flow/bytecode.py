@@ -81,7 +81,7 @@ class _Calls:
         names: dict[_Span, set[str]] = {}
         for call in calls:
             names.setdefault(_span(call), set()).add(_name(call.func))
-        # 3.11 places what stands in f-strings by its text. What a decorator returns is called with the decorator's span.
+        # Spans are ambiguous in 3.11: parts of f-strings share them, and a decorator's call has the decorator's span.
         self.callees: dict[_Span, str] = {
             span: name for span, (name, *others) in names.items() if not others and span not in decorators
         }
@@ -95,7 +95,7 @@ class _Calls:
             starred = any(isinstance(argument, ast.Starred) for argument in call.args) or any(
                 keyword.arg is None for keyword in call.keywords
             )
-            many = len(call.args) + len(call.keywords) > 15  # CALL_FUNCTION_EX may make such a call, too
+            many = len(call.args) + len(call.keywords) > 15  # the compiler may use CALL_FUNCTION_EX for so many
             if _span(call) in self.callees and not starred and not many:
                 plain.add(call.func)
         values = {_name(node).lstrip(".") for node in nodes if node not in plain}

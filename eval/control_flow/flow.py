@@ -149,7 +149,7 @@ class ControlFlow:
                 yield step, Point(number, index, Mode.THROWN)
             if instruction.op == "YIELD_VALUE":
                 yield step, Point(number, index + 1)
-            # An exception thrown into a generator that delegates may end in the other, which then has returned.
+            # An exception thrown into a delegating generator may end in the inner one, which then has returned.
             if instruction.op == "JUMP_BACKWARD_NO_INTERRUPT" and instruction.target is not None:
                 step = Step(Event.CALL, instructions[index - 2].line)
                 yield step, Point(number, instruction.target, Mode.BACK)
@@ -218,7 +218,7 @@ class Successors:
         if certain is None:
             given = self.effects.given(instruction)
             for step, frame in (entry for number in given for entry in self.flow.entries(number)):
-                closes = frame.mode is Mode.THROWN  # which raises nothing here
+                closes = frame.mode is Mode.THROWN  # closing a generator raises nothing here
                 self.options.append(Option(step, frame, waits._replace(mode=Mode.BACK) if closes else waits))
             if self.effects.opens(instruction):
                 self.callers.add(waits)
@@ -230,10 +230,10 @@ class Successors:
             self._leave(instruction.line, raises=False)
         elif instruction.op == "RAISE_VARARGS":
             if instruction.arg == 0:
-                self._unwind(index, instruction)  # what is being handled is raised again
+                self._unwind(index, instruction)  # a bare raise repeats the handled exception
             self._raise(index, instruction)
         elif instruction.op == "RERAISE" and instruction.handler is None:
-            self._leave(NO_LINE, raises=True)  # here, or as if where it was raised first
+            self._leave(NO_LINE, raises=True)  # the event shows this line or that of the first raise
         elif instruction.op == "RERAISE":
             self._go(self.code.start, instruction.handler)
             self._ahead.append(instruction.handler or 0)

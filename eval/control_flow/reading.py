@@ -12,7 +12,7 @@ from remedy.eval.control_flow.bytecode import Bytecode, Code, ControlFlowError, 
 from remedy.processes import ask
 from remedy.settings import ConfigError
 
-# Reading needs two modules of this package and nothing that is installed, so any interpreter can do it.
+# Imports two modules of this package and nothing installed, so that any interpreter can run it.
 _READ = """
 import json, sys, types
 paths = {"remedy": [], "remedy.data_gen": [], "remedy.data_gen.execution": [sys.argv[1]], "remedy.eval.control_flow": [sys.argv[2]]}

@@ -150,7 +150,7 @@ class Cursor:
         """Return start, stop, whether last, and written length of the model's next run."""
         first = self.run
         if self.current and self.run < self.written and self.roles[self.runs[self.run][0]] == Role.EVENT:
-            first += 1  # an event is one token, and the next one is of what follows
+            first += 1  # an event is one token, so the next token belongs to the next run
         run = next(number for number in range(first, len(self.runs)) if not self.runs[number][2])
         return *self.runs[run][:2], run + 1 == len(self.runs), len(self.current) if run == self.run else 0
 

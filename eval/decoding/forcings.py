@@ -48,7 +48,7 @@ def left_to_the_model(name: str, one_token: bool) -> frozenset[Role]:
     left = frozenset(Role) - fed
     if name in CONSTRAINED:
         left -= {Role.EVENT, Role.ACTION}
-    # A text ends where the model writes the separator that follows it, even if that one is fed then.
+    # A text ends when the model writes the next separator, even though that one is fed too.
     return left | {Role.STRUCTURE} if left - {Role.EVENT} and not one_token else left
 
 

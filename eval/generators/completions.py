@@ -24,7 +24,7 @@ LIKELIEST = 2
 GREEDY = {"temperature": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """Penalties apply to greedy decoding too. Without these values a server may take them from the model's generation_config.json."""
 TOKENS = {
-    "ignore_eos": True,  # the model's own end is among the stops where it ends anything
+    "ignore_eos": True,  # the end of text is in `stops` wherever it ends a run
     "skip_special_tokens": False,
     "spaces_between_special_tokens": False,
     "add_special_tokens": False,

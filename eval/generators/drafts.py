@@ -69,7 +69,7 @@ class Drafter:
         """Return tokens that may follow: at most `room` on the truth, else `reach`."""
         cursor = self.cursor
         if not cursor.done and cursor.run + 1 == len(cursor.runs) and not cursor.runs[cursor.run][2]:
-            # Nothing is fed after the last run: what the row may not write is not read.
+            # Nothing is fed after the last run, so a longer draft would be read in vain.
             room = min(room, cursor.remaining)
         if (ahead := cursor.ahead(room)) is not None:
             self._drafted_truth = True
@@ -87,7 +87,7 @@ class Drafter:
             return cursor.complete_draft(list(cursor.ids[in_truth[1] : in_truth[1] + count]), count)
         assert in_read is not None
         tokens = list(read[in_read[1] : in_read[1] + count])
-        # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
+        # A copy longer than its source repeats it: models that loop write such text until the limit.
         count = min(count, cursor.remaining)
         return cursor.complete_draft((tokens * math.ceil(count / len(tokens)))[:count], count)
 

@@ -128,9 +128,11 @@ class HttpClient:
     async def _once(self, method: str, path: str, content: Any, seconds: float) -> Mapping[str, Any]:
         url, body = self.backend.url + path, bytearray()
         try:
-            # httpx's own time-out is between two bytes: one that sends a byte now and then would never reach it.
+            # httpx's time-out is between two bytes, so a server that trickles bytes would never reach it.
             async with asyncio.timeout(seconds), self._client.stream(method, url, json=content) as reply:
-                async for piece in reply.aiter_raw():  # a few bytes, compressed twice, would fill the memory
+                async for (
+                    piece
+                ) in reply.aiter_raw():  # raw: a small compressed reply could otherwise expand to fill the memory
                     body += piece
                     if len(body) > LARGEST:
                         raise UserError(f"{url}: a reply of more than {LARGEST >> 20} MiB: is this the server?")

@@ -34,13 +34,9 @@ class LoopGenerator:
     """
 
     def __init__(self, reader: ModelReader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
-        self.reader = reader
+        self.reader, self.limit = reader, reader.limit
         self.tokenizer = tokenizer
         self.batch_size = batch_size
-
-    @property
-    def limit(self) -> int | None:
-        return self.reader.limit
 
     def generate(
         self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten = ignore_output
@@ -106,7 +102,7 @@ def predict(
     """
     ids = [[0] * len(example.ids) for example in examples]
     logprobs = [[0.0] * len(example.ids) for example in examples]
-    # One at a time: float32 logits take room.
+    # One window at a time, as float32 logits need much memory.
     for number, window, logits in _in_windows(reader, examples, memory, tokenizer.special_ids):
         places = slice(window.stop - len(logits), window.stop)
         scores = most_likely(logits)

@@ -173,7 +173,9 @@ class ServedGenerator:
             return []
         position, tokens = ahead
         last = cursor.runs[cursor.written][1]
-        end = last if last < len(cursor.ids) else last - 1  # of what ends the last run nothing follows
+        end = (
+            last if last < len(cursor.ids) else last - 1
+        )  # nothing follows the end-of-text token, so it needs no score
         count = max(0, min(len(tokens), end - position))
         return tokens[: agreement.worthwhile(cursor, read, count)]
 

@@ -33,7 +33,7 @@ WRITTEN = 24
 class _Card(Reply):
     id: str
     owned_by: str | None = None
-    max_model_len: Annotated[int, Field(ge=8)] | None = None  # what a server is tried with has as many
+    max_model_len: Annotated[int, Field(ge=8)] | None = None  # the tests below send sequences of 8 tokens
 
 
 class _Models(Reply):
@@ -167,7 +167,7 @@ async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
-    # The special ids, the last, and some between.
+    # Special ids, the last id, and some between.
     step = max(1, tokenizer.vocab_size // COMPARED)
     spread = [*tokenizer.special_ids.values(), tokenizer.vocab_size - 1, *range(0, tokenizer.vocab_size, step)]
     ids = list(dict.fromkeys([tokenizer.bos_id, *spread]))
@@ -177,7 +177,7 @@ async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> No
         part = [ids[0], *ids[start : start + longest - 2]]
         names.update((await server.answer(Question(part, 1, first=1))).names)
     _compare(tokenizer, {token: names[token] for token in ids if token in names}, server, checkpoint)
-    # That special tokens come back is checked in every answer.
+    # `read` refuses a reply that drops a special token, in every answer.
     await server.answer(Question(ids[:4], 2, allowed=[tokenizer.special_ids[Special.FRAME_SEP]]))
     pieces = [ids[start : start + 4] for start in range(0, min(4 * PROBES, len(ids)), 4)]
     server.departure = max(
@@ -190,7 +190,7 @@ def _compare(tokenizer: TraceTokenizer, names: Mapping[int, str], server: Server
     special = {token: token_type.value for token_type, token in tokenizer.special_ids.items()}
     local_names = {token: special.get(token, tokenizer.decode([token])) for token in names}
     wrong = [token for token in special if token in names and names[token] != special[token]]
-    # Parts of characters have no text of their own.
+    # Tokens that are parts of a character have no text of their own.
     comparable = [token for token in names if token not in special and local_names[token].strip()]
     comparable = [token for token in comparable if "\ufffd" not in local_names[token] + names[token]]
     differing = [token for token in comparable if names[token].strip() != local_names[token].strip()]

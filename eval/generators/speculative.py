@@ -24,7 +24,6 @@ from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.schedule import calls, even_width, power_below, width
 from remedy.eval.generators.scores import near_tie, scores
 from remedy.models.chunks import Chunk, Kind
-from remedy.models.context_length import ContextLimit
 from remedy.models.reader import LOGITS, ModelReader
 from remedy.models.tokenizer import TraceTokenizer
 
@@ -41,18 +40,10 @@ class LocalGenerator:
     """
 
     def __init__(self, reader: ModelReader, tokenizer: TraceTokenizer, batch_size: int = 100) -> None:
-        self.name = reader.name
+        self.name, self.context, self.limit = reader.name, reader.context, reader.limit
         self.reader = reader
         self.tokenizer = tokenizer
         self.batch_size = batch_size
-
-    @property
-    def context(self) -> ContextLimit | None:
-        return self.reader.context
-
-    @property
-    def limit(self) -> int | None:
-        return self.reader.limit
 
     def report(self) -> dict[str, Any]:
         return self.reader.report()
@@ -140,7 +131,7 @@ class _Batch:
             kind = wanted.cached == 0, uneven, proposal.as_in_loop and row.undecided
             kinds.setdefault(kind, []).append((row, proposal))
         for (fresh, uneven, _), members in kinds.items():
-            # Padding is little where rows read on: it is bounded by their common width.
+            # Rows with a cache share a width, which already limits their padding.
             padding = self.overhead if fresh else math.inf
             for indices in calls([proposal.length for _, proposal in members], padding, not uneven, self.most):
                 self._read([members[index] for index in indices])
@@ -172,7 +163,7 @@ class _Batch:
         if wanted.cached and common is not None:
             if self.crops:
                 count = min(count, common)
-            else:  # what stands has to be read anyway, if need be in a call of its own
+            else:  # certain tokens must be read anyway, if need be in a call of their own
                 count = max(common if common <= count else 1, power_below(len(tokens)))
         if count < len(tokens) or wanted.cached + len(tokens) < len(row.read):
             return Proposal(tokens[:count], [])
@@ -185,7 +176,9 @@ class _Batch:
 
     def _read(self, members: list[tuple[Row, Proposal]]) -> None:
         """Read in one call and verify the drafts."""
-        if not all(proposal.as_in_loop for _, proposal in members):  # it is not as the plain loop reads
+        if not all(
+            proposal.as_in_loop for _, proposal in members
+        ):  # one padded row makes the whole call unlike the plain loop's
             members = [(row, proposal._replace(as_in_loop=False)) for row, proposal in members]
         logits = self.chunks.extend(
             {row.number: Chunk([*proposal.tokens, *proposal.draft], len(proposal.draft)) for row, proposal in members}

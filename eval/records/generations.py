@@ -115,8 +115,8 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
     last one. Each token is decoded with the one before it, since some vocabularies drop a space at a text's start.
     """
     texts: list[str] = []
-    run: list[int] = []  # the last token that gave text, and those since
-    known = 0  # how much of the run's text has been given
+    run: list[int] = []  # the last token with text, and those after it
+    known = 0  # characters of the run's text already returned
     for token in ids:
         if tokenizer.is_special(token):
             if run:

@@ -302,7 +302,7 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
         DamagedFile: the file is missing or damaged, or of another evaluation than `evaluation`.
     """
     records: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
-    # Where it is null, the column keeps its nullable type: whatever asks for it as a truth value fails.
+    # With nulls the column keeps its nullable type, so that its use as a boolean mask fails.
     return records if records["right"].isna().any() else records.astype({"right": bool})
 
 

@@ -35,7 +35,7 @@ def wrong_action(decoded: DecodedExample, index: int, written: ReadFrame | None)
     walk = flow.start(exceptions_of(example))
     for frame in traced[:number]:
         next_walk = walk.after(frame.event, frame.source)
-        if next_walk is None:  # calls were stepped over when it was traced
+        if next_walk is None:  # the tracer stepped over calls
             return None
         walk = next_walk
     allowed: set[tuple[Event | None, str]] = set()

@@ -118,7 +118,7 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
     """Return the operation whose line caused an error of this role in frame `number`."""
     frames: Sequence[Frame] = example.trace.frames
     cause = frames[causing_frame(frames, number, role is Role.VALUE)]
-    # A frame that returns shows no state: its line's own frame does.
+    # A returning frame shows no state, so take that of the line which returns.
     state = cause.locals if cause.locals is not None else frames[causing_frame(frames, number, False)].locals
     return operation_of(example.trace.program, cause.source, state)
 

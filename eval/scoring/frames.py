@@ -153,7 +153,7 @@ def _locate(
     token = first_difference(decoded, error.index, tokenizer)
     if error.role is None:
         return token, Role(decoded.truth.roles[token])
-    if _respelled(true, reading, error.index):  # the first token that differs means the same
+    if _respelled(true, reading, error.index):  # the first different token still means the same
         frame_and_role = (decoded.example.frames[error.index].number, error.role)
         places = enumerate(zip(decoded.truth.frames, decoded.truth.roles))
         token = next((position for position, (frame, role) in places if (frame, role) == frame_and_role), token)

@@ -40,7 +40,9 @@ def operation_of(program: Program, source: str, state: Mapping[str, Value] | Non
     for statement in _statements(tree):
         parts = _own_parts(statement)
         nodes = [statement, *(node for part in parts for node in ast.walk(part))]
-        if any(getattr(node, "lineno", 0) in numbers for node in nodes):  # over several lines it fires an event at each
+        if any(
+            getattr(node, "lineno", 0) in numbers for node in nodes
+        ):  # a statement over several lines fires an event at each
             kinds.update(_kinds(statement, nodes[1:], state or {}))
     return next((kind for kind in OPERATIONS if kind in kinds), "other")
 

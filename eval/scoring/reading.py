@@ -89,7 +89,7 @@ def written_places(decoded: DecodedExample, ids: Sequence[int], tokenizer: Trace
         for piece in tokenizer.pieces([token]):
             reader.feed(piece)
         read_so_far.append((reader.place, len(reader.roles)))
-    # The role of a piece may be known only once what follows it is read.
+    # A piece's role may only be known after the next piece.
     return [TokenPlace(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in read_so_far]
 
 

@@ -127,7 +127,7 @@ def _by_meaning(decoded: DecodedExample, pairs: Sequence[_TokenPair], tokenizer:
             if pair.frame != frame:
                 frame, memories, latest = pair.frame, latest, [{}, {}]
             meanings = []
-            # After true tokens, a value is of the variable that was truly asked for.
+            # Under teacher forcing, a value answers the true question, not the predicted one.
             asked_id = before.token if decoded.parallel else before.written
             for side, (name, token) in enumerate([(before.token, pair.token), (asked_id, pair.written)]):
                 past = memories[0 if decoded.answer_fed else side]

@@ -33,7 +33,6 @@ class ConstrainedCursor(Cursor):
         self.written = 1
         self.state = start
         self.allowed = start.allowed()
-        self.origins: list[TokenOrigin] = []
 
     @property
     def settled(self) -> bool:
@@ -98,8 +97,3 @@ class ConstrainedCursor(Cursor):
         self.origins.append(origin)
         self.listener(token, logprob, origin)
         return token
-
-    def _close(self, complete: bool) -> None:
-        origins = tuple(self.origins)
-        super()._close(complete)
-        self.generated[-1] = self.generated[-1]._replace(origins=origins)

@@ -75,6 +75,7 @@ class Cursor:
         self.longest = longest
         self.current: list[int] = []
         self.logprobs: list[float] = []
+        self.origins: list[TokenOrigin] = []
         self.generated: list[Generated] = []
         self.listener: TokenListener = ignore_token
 
@@ -243,8 +244,7 @@ class Cursor:
 
     def _close(self, complete: bool) -> None:
         start, stop, _ = self.runs[self.run]
-        generated = Generated(start, stop, self.current, self.logprobs, complete)
-        self.generated.append(generated)
+        self.generated.append(Generated(start, stop, self.current, self.logprobs, complete, tuple(self.origins)))
         self.current, self.logprobs, self.in_step = [], [], True
         self.run += 1
 

@@ -32,7 +32,6 @@ from remedy.eval.generators.http_client import HttpClient, ServerClosed
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.scores import near_tie
 from remedy.eval.generators.server import About, Server, beginning, connect, try_grammar
-from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import UserError
 
@@ -68,6 +67,8 @@ class ServedGenerator:
         self.applies_grammar = False
         """Whether the server was seen to apply a grammar."""
         self.server: Server = _run(connect(self.client, tokenizer, name))
+        self.context = self.about.limit
+        self.limit = self.context.tokens if self.context else None
         if self.about.batch_invariant in ("off", "unknown"):
             log.warning(
                 "%s: two evaluations may differ by rounding alone, which a paired comparison counts: start it with "
@@ -79,14 +80,6 @@ class ServedGenerator:
     def about(self) -> About:
         """Return facts about the server, which identify an evaluation."""
         return self.server.about
-
-    @property
-    def context(self) -> ContextLimit | None:
-        return self.about.limit
-
-    @property
-    def limit(self) -> int | None:
-        return self.context.tokens if self.context else None
 
     def report(self) -> dict[str, Any]:
         context = self.context._asdict() if self.context else None

@@ -28,8 +28,6 @@ USUAL = {"rewrite": "none", "string_encoding": "plain", "spacing": "1", "answer_
 """Values of labels that a condition's name leaves out."""
 LONGEST = 150
 """Longest name of a condition, in characters."""
-NAMED = 4
-"""Most keys that a message names if two evaluations differ."""
 
 
 class _Kind(TypedDict):
@@ -141,10 +139,9 @@ def claim(directory: Path, request: dict[str, Any]) -> str:
     if not path.exists():
         write_json(path, request)
     elif digest_of(stored := read_request(directory)) != evaluation:
-        differing = _differing(stored, request)
-        named = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
+        differing = ", ".join(_differing(stored, request))
         raise UserError(
-            f"{directory}: holds another evaluation (it differs in {named}); choose another --out or delete it"
+            f"{directory}: holds another evaluation (it differs in {differing}); choose another --out or delete it"
         )
     return evaluation
 

@@ -44,7 +44,7 @@ class _Error(NamedTuple):
     `role`: None if the first wrong token decides it. `value_type`: of a wrong state.
     """
 
-    index: int
+    frame_index: int
     failure: Failure
     role: Role | None = None
     value_type: str = ""
@@ -76,14 +76,16 @@ def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     if error is None:
         return score
     token, role = _locate(decoded, true, reading, error, tokenizer)
-    number = example.frames[min(error.index, len(true.frames) - 1)].number
-    score = {**score, **first_error(decoded, error.index, number, token, role)}
-    written = _written_at(reading, error.index)
+    number = example.frames[min(error.frame_index, len(true.frames) - 1)].number
+    score = {**score, **first_error(decoded, error.frame_index, number, token, role)}
+    written = _written_at(reading, error.frame_index)
     if role is Role.ACTION:
         sources = [frame.source for frame in example.frames]
-        score["followed_another"] = followed_another(sources, error.index, "" if written is None else written.source)
+        score["followed_another"] = followed_another(
+            sources, error.frame_index, "" if written is None else written.source
+        )
     if role in (Role.EVENT, Role.ACTION):
-        score["wrong_action"] = wrong_action(decoded, error.index, written) or ""
+        score["wrong_action"] = wrong_action(decoded, error.frame_index, written) or ""
     if not right and not decoded.answer_fed:
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
         score["failure"] = Failure.RUNAWAY if truncated else failure
@@ -150,11 +152,11 @@ def _locate(
     decoded: DecodedExample, true: Reading, reading: Reading, error: _Error, tokenizer: TraceTokenizer
 ) -> tuple[int, Role]:
     """Return the position of the first error in the true sequence, and its role."""
-    token = first_difference(decoded, error.index, tokenizer)
+    token = first_difference(decoded, error.frame_index, tokenizer)
     if error.role is None:
         return token, Role(decoded.truth.roles[token])
-    if _respelled(true, reading, error.index):  # the first different token still means the same
-        frame_and_role = (decoded.example.frames[error.index].number, error.role)
+    if _respelled(true, reading, error.frame_index):  # the first different token still means the same
+        frame_and_role = (decoded.example.frames[error.frame_index].number, error.role)
         places = enumerate(zip(decoded.truth.frames, decoded.truth.roles))
         token = next((position for position, (frame, role) in places if (frame, role) == frame_and_role), token)
     return token, error.role

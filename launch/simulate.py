@@ -34,7 +34,7 @@ from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
 from remedy.eval.tables.sections import named
 from remedy.eval.view.model import View
-from remedy.eval.view.records import alone, record_view
+from remedy.eval.view.records import generation_blocks, record_view
 from remedy.launch.console import Arguments, Checkpoint, Overrides, Page
 from remedy.launch.show import present
 from remedy.messages import cut, suggest
@@ -169,7 +169,7 @@ def written_view(
         return replace(view, title=title, facts={**facts, "truth": "from a run", **view.facts})
     form = FORMATS[data.format]
     first = int(isinstance(form, Cwm) and form.seeded)  # the prompt gives the frame before
-    return View(title, alone(kept, first), facts, "written")
+    return View(title, generation_blocks(kept, first), facts, "written")
 
 
 def _answer(read: ReadTrace, complete: bool) -> dict[str, str]:

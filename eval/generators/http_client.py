@@ -40,15 +40,15 @@ class ServerClosed(UserError):
     """Server that has not answered within the backend's patience."""
 
 
-class Refused(UserError):
+class RequestRefused(UserError):
     """Request that a server rejects for good."""
 
 
-class _Passing(Exception):
+class _TransientError(Exception):
     """Failure that is retried."""
 
 
-class _Late(_Passing):
+class _ReplyTimeout(_TransientError):
     """Reply that did not come in time."""
 
 
@@ -85,7 +85,7 @@ class HttpClient:
         """
         try:
             return await self._once("GET", path, None, self.backend.timeout)
-        except _Passing as error:
+        except _TransientError as error:
             url = self.backend.url + path
             raise UserError(f"{url}: {error}: is the server started, and is this its address?") from None
 
@@ -98,7 +98,7 @@ class HttpClient:
         """
         begin, timeout = time.monotonic(), self.backend.timeout
         tries = AsyncRetrying(
-            retry=retry_if_exception_type(_Passing),
+            retry=retry_if_exception_type(_TransientError),
             wait=wait_random_exponential(FIRST_PAUSE, LONGEST_PAUSE),
             stop=stop_before_delay(self.backend.patience),
             before_sleep=self._warn,
@@ -109,13 +109,13 @@ class HttpClient:
             nonlocal timeout
             try:
                 return await self._once("POST", path, content, timeout)
-            except _Late:
+            except _ReplyTimeout:
                 timeout *= 2
                 raise
 
         try:
             return await tries(send)
-        except _Passing as error:
+        except _TransientError as error:
             passed = duration(time.monotonic() - begin)
             raise ServerClosed(f"{self.backend.url}{path}: {error}, for {passed}") from None
 
@@ -137,10 +137,10 @@ class HttpClient:
                     if len(body) > LARGEST:
                         raise UserError(f"{url}: a reply of more than {LARGEST >> 20} MiB: is this the server?")
         except (TimeoutError, httpx.TimeoutException):
-            raise _Late("no reply in time") from None
+            raise _ReplyTimeout("no reply in time") from None
         except httpx.RequestError as error:
             kind = "nothing answers" if isinstance(error, httpx.ConnectError) else "the connection was dropped"
-            raise _Passing(f"{kind} ({one_line(str(error), 200) or type(error).__name__})") from None
+            raise _TransientError(f"{kind} ({one_line(str(error), 200) or type(error).__name__})") from None
         except (httpx.InvalidURL, UnicodeError) as error:
             raise UserError(f"backend.url {shown(self.backend.url)} is no address ({error})") from None
         try:
@@ -150,7 +150,7 @@ class HttpClient:
         status = reply.status_code
         if status == 200:
             if not isinstance(value, Mapping):
-                raise _Passing("a reply that is no JSON object, or is cut")
+                raise _TransientError("a reply that is no JSON object, or is cut")
             return value
         for key in ("error", "message", "detail"):  # OpenAI's form of an error
             if isinstance(value, Mapping) and key in value:
@@ -158,8 +158,8 @@ class HttpClient:
         text = value if isinstance(value, str) else json.dumps(value) if value else body.decode(errors="replace")
         text = one_line(text, 300) or reply.reason_phrase
         if status in BUSY or status >= 500:
-            raise _Passing(f"status {status} ({text})")
+            raise _TransientError(f"status {status} ({text})")
         if status in (401, 403):
             given = "does not take the key in" if self.key else "asks for a key: set"
             text = f"the server {given} the environment variable {KEY}"
-        raise Refused(f"{url}: status {status}: {text}")
+        raise RequestRefused(f"{url}: status {status}: {text}")

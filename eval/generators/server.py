@@ -13,7 +13,7 @@ from pydantic import Field
 
 from remedy.data_gen.roles import Special
 from remedy.eval.generators.completions import PATH, Answer, BadReply, Question, Reply, ask, checked, read
-from remedy.eval.generators.http_client import HttpClient, Refused
+from remedy.eval.generators.http_client import HttpClient, RequestRefused
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line, shown, suggest
 from remedy.models.context_length import ContextLimit
@@ -115,7 +115,7 @@ async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
         if tokens == wanted:
             return
         detail = f"it wrote {len(tokens)} tokens, and others than were allowed"
-    except Refused as error:
+    except RequestRefused as error:
         detail = str(error)
     raise UserError(
         f"{server.client.backend.url}: does not hold a model to a grammar of token ids ({detail}): start it with "
@@ -129,7 +129,7 @@ async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str
         server = Server(client, await _about(client))
         try:
             await _try(server, tokenizer, checkpoint)
-        except Refused as error:
+        except RequestRefused as error:
             raise UserError(
                 f"{error}: needed are log-probabilities (--max-logprobs), and a model with the vocabulary of {checkpoint} "
                 f"({tokenizer.vocab_size:,} ids)"

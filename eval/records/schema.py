@@ -97,7 +97,7 @@ FRAMES = {role.label: part for role, part in PARTS.items()} | {
 """The same, by what is counted."""
 
 
-class Counted(TypedDict):
+class FrameCounts(TypedDict):
     """States, actions and values of a true trace, and their kinds (`data_gen.traces.kinds`).
 
     A share or a number of right ones is null if the model wrote nothing of its kind. Where separators are fed, each part of a frame
@@ -133,7 +133,7 @@ class Counted(TypedDict):
     values_repeated_right: int | None
 
 
-class Matches(Counted):
+class Matches(FrameCounts):
     """Matches of a true trace, frame by frame and variable by variable."""
 
     key_match: float | None
@@ -144,7 +144,7 @@ class Matches(Counted):
     """States that mean the true one but are spelled differently: in full in place of a diff, or the reverse."""
 
 
-class OutOf(TypedDict):
+class ErrorDenominators(TypedDict):
     """Denominators of first-error rates: tokens by role, up to the first error.
 
     They count tokens that the model wrote or predicted, and certain ones.
@@ -158,7 +158,7 @@ class OutOf(TypedDict):
     out_of_value: int
 
 
-class Constrained(TypedDict):
+class ConstraintEffect(TypedDict):
     """Effect of a constraint on the output; all 0 without one."""
 
     certain_tokens: int
@@ -171,7 +171,7 @@ class Constrained(TypedDict):
     """Tokens written in place of the model's likeliest one, which was not allowed; null if a server chose."""
 
 
-class Score(Matches, OutOf, Constrained):
+class Score(Matches, ErrorDenominators, ConstraintEffect):
     """Score of one example. A field means the same for both scorers."""
 
     right: bool | None

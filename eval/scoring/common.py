@@ -20,14 +20,14 @@ from remedy.eval.decoding.cursor import Generated, ends_frame
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED
 from remedy.eval.decoding.memory import RememberedTokens
 from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
-from remedy.eval.records.schema import PARTS, Constrained, Counted, OutOf, Score
+from remedy.eval.records.schema import PARTS, ConstraintEffect, ErrorDenominators, FrameCounts, Score
 from remedy.eval.scoring.operations import causing_frame, operation_of
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 T = TypeVar("T", str, int)
 
 
-class FirstError(OutOf):
+class FirstError(ErrorDenominators):
     """Fields of a score that locate the first error."""
 
     frames_right: int
@@ -123,7 +123,9 @@ def operation_behind(example: Example, number: int, role: Role | None) -> str:
     return operation_of(example.trace.program, cause.source, state)
 
 
-def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None) -> Counted:
+def count_frames(
+    writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None
+) -> FrameCounts:
     """Count right states, actions and values of a trace, and of their kinds.
 
     `writes`: roles that the model writes. `rights`: by role and frame number. `example`: None if not decoded.
@@ -139,7 +141,7 @@ def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]],
         for name, numbers in numbers_by_kind.items():
             counts[name] = len(numbers)
             counts[f"{name}_right"] = sum(right[number] for number in numbers) if is_written else None
-    return cast(Counted, counts)
+    return cast(FrameCounts, counts)
 
 
 def share_right(decoded: DecodedExample, roles: Collection[Role], part: int, whole: int) -> float | None:
@@ -147,7 +149,9 @@ def share_right(decoded: DecodedExample, roles: Collection[Role], part: int, who
     return part / whole if whole and not decoded.wrote.isdisjoint(roles) else None
 
 
-def out_of(decoded: DecodedExample, error: int | None = None, role: Role | None = None) -> OutOf:
+def error_denominators(
+    decoded: DecodedExample, error: int | None = None, role: Role | None = None
+) -> ErrorDenominators:
     """Count the denominators of first-error rates.
 
     `error`: position of the first error, if any. `role`: its role.
@@ -161,15 +165,15 @@ def out_of(decoded: DecodedExample, error: int | None = None, role: Role | None 
     )
     if role is not None:
         counts[role] = max(counts[role], 1)
-    return _out_of(counts)
+    return _denominators(counts)
 
 
-def _out_of(counts: Mapping[int, int]) -> OutOf:
+def _denominators(counts: Mapping[int, int]) -> ErrorDenominators:
     denominators = {f"out_of_{role.label}": counts.get(role, 0) for role in Role if role is not Role.CONTEXT}
-    return cast(OutOf, denominators)
+    return cast(ErrorDenominators, denominators)
 
 
-def constrained(runs: Sequence[Generated]) -> Constrained:
+def constraint_effect(runs: Sequence[Generated]) -> ConstraintEffect:
     """Measure the effect of a constraint on the runs."""
     origins = [origin for run in runs for origin in run.origins]
     changed = [origin.changed for origin in origins]
@@ -190,8 +194,8 @@ def errorless(decoded: DecodedExample, frames: int, tokenizer: TraceTokenizer) -
         "frames": frames,
         "frames_right": frames,
         "failure": "",
-        **constrained(decoded.runs),
-        **out_of(decoded),
+        **constraint_effect(decoded.runs),
+        **error_denominators(decoded),
     }
 
 
@@ -206,7 +210,7 @@ def first_error(decoded: DecodedExample, index: int, number: int, position: int,
         "first_error_token": position,
         "first_error_role": role.label,
         "first_error_in_string": bool(decoded.truth.strings[position]),
-        **out_of(decoded, position, role),
+        **error_denominators(decoded, position, role),
     }
 
 
@@ -248,12 +252,12 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "operation": "",
         "answer": "",
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        **counted(writes, {}, None),
+        **count_frames(writes, {}, None),
         "key_match": nothing(Role.QUERY, Role.STATE),
         "key_value_match": nothing(Role.STATE),
         "respelled": 0,
-        **constrained(()),
-        **_out_of({}),
+        **constraint_effect(()),
+        **_denominators({}),
     }
 
 

@@ -18,7 +18,7 @@ from remedy.eval.scoring.actions import ENDED, wrong_action
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
     DecodedExample,
-    counted,
+    count_frames,
     errorless,
     first_error,
     followed_another,
@@ -202,23 +202,23 @@ def _matches(decoded: DecodedExample, true: Reading, reading: Reading, tokenizer
     Frames are compared by index. If the structure was fed, each part is compared alone.
     """
 
-    def alone(*roles: Role) -> Reading:
+    def read_roles(*roles: Role) -> Reading:
         return read_part(decoded, set(roles), tokenizer) if decoded.structure_fed else reading
 
-    def part(reading: Reading) -> Sequence[ReadFrame | None]:
+    def padded(reading: Reading) -> Sequence[ReadFrame | None]:
         return [*reading.in_full, *[None] * (len(true.frames) - len(reading.frames))]
 
-    states = alone(Role.STATE)
+    states = read_roles(Role.STATE)
 
     rights: dict[Role, dict[int, bool]] = {Role.STATE: {}, Role.ACTION: {}, Role.VALUE: {}}
     named = valued = variables = 0
     parts = zip(
         (frame.number for frame in decoded.example.frames),
         true.in_full,
-        part(alone(Role.EVENT, Role.ACTION)),
-        part(states),
-        part(alone(Role.QUERY, Role.STATE)),
-        part(alone(Role.VALUE)),
+        padded(read_roles(Role.EVENT, Role.ACTION)),
+        padded(states),
+        padded(read_roles(Role.QUERY, Role.STATE)),
+        padded(read_roles(Role.VALUE)),
     )
     for number, frame, action, state, query, value in parts:
         assert frame is not None
@@ -244,7 +244,7 @@ def _matches(decoded: DecodedExample, true: Reading, reading: Reading, tokenizer
         valued += sum(written_locals.get(name) == value for name, value in frame.locals.items())
     names = Role.QUERY if FORMATS[decoded.data.format].session else Role.STATE
     return {
-        **counted(decoded.wrote, rights, decoded.example),
+        **count_frames(decoded.wrote, rights, decoded.example),
         "key_match": share_right(decoded, {names}, named, variables),
         "key_value_match": share_right(decoded, {Role.STATE}, valued, variables),
         "respelled": sum(_respelled(true, states, index) for index in range(len(true.frames))),

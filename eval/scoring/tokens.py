@@ -14,7 +14,7 @@ from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
     DecodedExample,
-    counted,
+    count_frames,
     errorless,
     first_error,
     followed_another,
@@ -185,7 +185,7 @@ def _matches(decoded: DecodedExample, pairs: Sequence[_TokenPair]) -> Matches:
     values = [pair.right and (decoded.parallel or named.get(pair.position - 1, True)) for pair in shown]
     respelled = {pair.frame for pair in shown if pair.right and pair.written != pair.token}
     return Matches(
-        **counted(decoded.wrote, rights, decoded.example),
+        **count_frames(decoded.wrote, rights, decoded.example),
         key_match=share_right(decoded, {Role.QUERY}, sum(named.values()), len(named)),
         key_value_match=share_right(decoded, {Role.STATE}, sum(values), len(values)),
         respelled=len(respelled - wrong_states),

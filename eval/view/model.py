@@ -186,7 +186,7 @@ class Run(NamedTuple):
     tokens: Sequence[Token]
 
 
-def beside(
+def side_by_side(
     truth: Sequence[Token],
     runs: Sequence[Run],
     error: int = -1,

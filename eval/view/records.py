@@ -16,7 +16,7 @@ from remedy.eval.decoding.forcings import FORCINGS, TEACHER_FORCED
 from remedy.eval.records.folder import GENERATIONS, RECORDS, read_request, words_of
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
-from remedy.eval.view.model import Block, Run, Token, View, beside, blocks_of
+from remedy.eval.view.model import Block, Run, Token, View, blocks_of, side_by_side
 from remedy.messages import suggest
 from remedy.settings import ConfigError
 
@@ -36,7 +36,7 @@ class EvaluationFolder:
         self.evaluation = digest_of(self.request)
         self.conditions: list[str] = self.request["conditions"]
 
-    def named(self, words: str) -> str:
+    def find_condition(self, words: str) -> str:
         """Return the only condition with these words in its name.
 
         Raises:
@@ -69,17 +69,17 @@ class EvaluationFolder:
         return [record_view(records.loc[index].to_dict(), written.loc[index].to_dict()) for index in indices]
 
 
-def opened_view(folder: Path, index: int, words: str = "") -> View:
+def record_of_folder(folder: Path, index: int, words: str = "") -> View:
     """Return the view of one record.
 
-    `words`: of a condition, as in `EvaluationFolder.named`; by default the first condition is shown and the others are listed.
+    `words`: of a condition, as in `EvaluationFolder.find_condition`; by default the first condition is shown and the others are listed.
 
     Raises:
         UserError: there is no such condition or record.
     """
-    opened = EvaluationFolder(folder)
-    conditions = opened.conditions
-    [view] = opened.views(opened.named(words) if words else conditions[0], [index])
+    evaluation = EvaluationFolder(folder)
+    conditions = evaluation.conditions
+    [view] = evaluation.views(evaluation.find_condition(words) if words else conditions[0], [index])
     if len(conditions) > 1 and not words:
         view.facts["condition"] = f"1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}"
     return view
@@ -92,14 +92,14 @@ def record_view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
     title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
     truth = _truth(written)
     numbers = list(dict.fromkeys(token.frame for token in truth if token.role is not Role.CONTEXT))
-    blocks = beside(truth, _runs(written, numbers), record["first_error_frame"], by_place)
+    blocks = side_by_side(truth, _runs(written, numbers), record["first_error_frame"], by_place)
     undefined = pd.isna(record["right"])
     facts = {"right": "undefined: states or values are fed" if undefined else "yes" if record["right"] else "no"}
     facts |= {name.replace("_", " "): str(record[name]) for name in FACTS if record[name] and record[name] != "ok"}
     return View(title, blocks, facts, "written")
 
 
-def alone(written: Mapping[str, Any], first: int) -> tuple[Block, ...]:
+def generation_blocks(written: Mapping[str, Any], first: int) -> tuple[Block, ...]:
     """Return the blocks of a generation without a truth. `first`: number of its first frame."""
     context = [token._replace(supervised=False) for token in _truth(written) if token.role is Role.CONTEXT]
     tokens = [token for run in _runs(written, [first]) for token in run.tokens]

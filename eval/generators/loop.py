@@ -107,10 +107,7 @@ def predict(
         places = slice(window.stop - len(logits), window.stop)
         scores = most_likely(logits)
         ids[number][places], logprobs[number][places] = scores.tokens, scores.logprobs
-    runs = []
-    for number, example in enumerate(examples):
-        runs.append(predictions(example, predicted, ids[number], logprobs[number]))
-    return runs
+    return [predictions(example, predicted, ids[number], logprobs[number]) for number, example in enumerate(examples)]
 
 
 def _in_windows(

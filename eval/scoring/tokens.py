@@ -148,10 +148,13 @@ def answer_start(truth: Encoded, example: Example) -> int:
     """
     raised = example.trace.exception_frame
     for role in (Role.VALUE, Role.STATE):
-        frames = [frame for frame, r in zip(truth.frames, truth.roles) if r == role]
-        if frames:
-            last = raised if raised in frames else max(frames)
-            return next(i for i, (f, r) in enumerate(zip(truth.frames, truth.roles)) if f == last and r == role)
+        starts: dict[int, int] = {}
+        for position, frame in enumerate(truth.frames):
+            if truth.roles[position] == role:
+                starts.setdefault(frame, position)
+        if starts:
+            last = starts[max(starts)]
+            return last if raised is None else starts.get(raised, last)
     return len(truth.ids)
 
 

@@ -23,7 +23,15 @@ from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FORCINGS, constraint_of
-from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator, Request, Writing, Written, requests
+from remedy.eval.generators import (
+    DecodingOptions,
+    LocalGenerator,
+    LoopGenerator,
+    ModelOutput,
+    Request,
+    Writer,
+    make_requests,
+)
 from remedy.models.chunks import CachedModel
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
@@ -37,21 +45,21 @@ class Measured(NamedTuple):
     seconds: float
     calls: int
     tokens: int
-    written: list[Written]
+    written: list[ModelOutput]
 
 
-def measure(generator: Generator, model: CachedModel, asked: Sequence[Request], writing: Writing) -> Measured:
+def measure(generator: Writer, model: CachedModel, requests: Sequence[Request], options: DecodingOptions) -> Measured:
     """Have the examples written once."""
     gc.collect()
     calls, tokens, begin = model.calls, model.tokens, time.process_time()
-    written = generator.generate(asked, writing)
+    written = generator.generate(requests, options)
     return Measured(time.process_time() - begin, model.calls - calls, model.tokens - tokens, written)
 
 
 def compare(
     local: LocalGenerator,
     asked: Sequence[Request],
-    writing: Writing,
+    options: DecodingOptions,
     batch: int,
     repeats: int,
 ) -> str:
@@ -60,7 +68,7 @@ def compare(
     rounds = []
     for _ in range(repeats):
         fresh = LocalGenerator(local.reader, local.tokenizer, batch)
-        rounds.append(tuple(measure(way, local.reader.cached, asked, writing) for way in (loop, fresh)))
+        rounds.append(tuple(measure(way, local.reader.cached, asked, options) for way in (loop, fresh)))
     ratio = statistics.median(a.seconds / b.seconds for a, b in rounds)
     slow, fast = rounds[0]
     tokens = sum(len(run.ids) for one in fast.written for run in one.runs)
@@ -78,7 +86,7 @@ def compare(
     )
 
 
-def _same(one: Written, other: Written) -> bool:
+def _same(one: ModelOutput, other: ModelOutput) -> bool:
     return [(run.ids, run.complete) for run in one.runs] == [(run.ids, run.complete) for run in other.runs]
 
 
@@ -111,11 +119,13 @@ def main() -> None:
         for batch in asked.batch:
             constraint = constraint_of(forcing)
             one_token = FORMATS[data.format].one_token
-            writing = Writing(FORCINGS[forcing], one_token, 2 * lengths[-1], memory=data.memory, constraint=constraint)
+            options = DecodingOptions(
+                FORCINGS[forcing], one_token, 2 * lengths[-1], memory=data.memory, constraint=constraint
+            )
             some = made[: max(batch, asked.examples // 8)]
             starts = starts_of(constraint, [one for one, _ in some], data, tokenizer) if constraint else ()
-            asked_now = requests([truth for _, truth in some], starts)
-            print(f"{forcing} | {compare(local, asked_now, writing, batch, asked.repeats)}", flush=True)
+            asked_now = make_requests([truth for _, truth in some], starts)
+            print(f"{forcing} | {compare(local, asked_now, options, batch, asked.repeats)}", flush=True)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

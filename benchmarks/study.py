@@ -23,7 +23,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from PIL import Image
 
-from benchmarks import judged, packed
+from benchmarks import packed, study_reports
 from remedy.eval.tables import plotting
 from remedy.eval.tables.colours import COLOURS
 from remedy.settings import UserError
@@ -227,7 +227,7 @@ def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
                 raise UserError(
                     f"{question}, {folder}: several conditions with {by} {place}; say in `where` which is meant"
                 )
-            points[float(place)] = float(judged.right(mine).mean())
+            points[float(place)] = float(study_reports.right(mine).mean())
         found.append(points)
     return found
 
@@ -317,21 +317,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, nargs="?", default=Path("results/study"))
     parser.add_argument(
-        "--report", metavar="QUESTION", choices=judged.QUESTIONS, help="make this question's whole report"
+        "--report", metavar="QUESTION", choices=study_reports.QUESTIONS, help="make this question's whole report"
     )
     parser.add_argument("--out", type=Path, help="the folder for it")
     given = parser.parse_args()
     if (given.report is None) != (given.out is None):
         parser.error("--report and --out go together: the question, and the folder for its report")
     if given.report is not None:
-        print(judged.report(given.root / given.report, given.out))
+        print(study_reports.report(given.root / given.report, given.out))
         return
     for name, drawing in DRAWINGS.items():
         path = given.root / "figures" / f"{name}.png"
         missing = draw(given.root, drawing, path)
         print(f"{path}" + (f"; no records yet: {', '.join(missing)}" if missing else ""))
     page = given.root / "verdicts.md"
-    page.write_text(judged.page(given.root), encoding="utf-8")
+    page.write_text(study_reports.page(given.root), encoding="utf-8")
     print(page)
 
 

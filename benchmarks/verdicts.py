@@ -19,7 +19,7 @@ import numpy.typing as npt
 import scipy
 from scipy import stats
 
-from remedy.eval.stats import Question, VerdictWord, boschloo, compare, levels, over_seeds, rate, weigh, word
+from remedy.eval.stats import Question, VerdictWord, boschloo, compare, compute_evidence, levels, over_seeds, rate, word
 from remedy.eval.stats.exact import permutation
 
 Array = npt.NDArray[np.float64]
@@ -157,7 +157,7 @@ def said(
 ) -> VerdictWord:
     """The word of a comparison by itself."""
     sides = compare(before, after, of), over_seeds(before, of), over_seeds(after, of)
-    return word(*sides, weigh(*sides, asks), margin=margin)
+    return word(*sides, compute_evidence(*sides, asks), margin=margin)
 
 
 def report(generator: Generator, recipe: Recipe, seeds: int, arms: int) -> bool:
@@ -169,7 +169,7 @@ def report(generator: Generator, recipe: Recipe, seeds: int, arms: int) -> bool:
     for _ in range(arms):
         after = outcomes(generator, recipe, seeds, difficulty)
         sides = compare(before, after, of), baseline, over_seeds(after, of)
-        found.append((sides, weigh(*sides)))
+        found.append((sides, compute_evidence(*sides)))
     at = levels([evidence.p_value for _, evidence in found])
     words = [word(*sides, evidence, level) for (sides, evidence), level in zip(found, at)]
     return any(one in DIFFERENT for one in words)

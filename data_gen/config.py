@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.render import FORMATS, FormatName
 from remedy.data_gen.traces.reveal import RevealConfig

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remedy import rng
-from remedy.data_gen.context_window import FrameEvents, InSight, Memory
+from remedy.data_gen.memory import Memory, RememberedFrames
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.tokens import Tokens
 
@@ -46,6 +46,11 @@ class Window(NamedTuple):
         return [*chain.from_iterable(range(start, stop) for start, stop in (*self.given, (self.start, self.stop)))]
 
 
+def context_size(roles: Ints) -> int:
+    """Count the tokens of the context, which come first."""
+    return next((position for position, role in enumerate(roles) if role != Role.CONTEXT), len(roles))
+
+
 def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> list[Window]:
     """Cut an example into windows, by the id, role and frame of each token; without a memory, into one.
 
@@ -54,17 +59,17 @@ def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special
     total = len(roles)
     if memory is None:
         return [Window((), 0, total)]
-    context = next((position for position, role in enumerate(roles) if role != Role.CONTEXT), total)
+    context = context_size(roles)
     frame_starts = [position for position in range(context + 1, total) if frames[position] != frames[position - 1]]
     frame_pieces = [*zip([context, *frame_starts], [*frame_starts, total])]
-    in_sight, events = InSight(memory), FrameEvents(special_ids) if memory.open_calls else None
+    remembered = RememberedFrames(memory, special_ids)
     cut: list[Window] = []
     given: tuple[tuple[int, int], ...] = ()
     begin = 0
     for start, stop in frame_pieces[:-1]:
-        if in_sight.close(events.of(ids[start:stop]) if events else None):
+        if remembered.close(ids[start:stop]):
             cut.append(Window(given, begin, stop))
-            given, begin = ((0, context), *(frame_pieces[number] for number in in_sight.numbers)), stop
+            given, begin = ((0, context), *(frame_pieces[number] for number in remembered.numbers)), stop
     return [*cut, Window(given, begin, total)]
 
 

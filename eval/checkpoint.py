@@ -96,7 +96,7 @@ def weights_digest(model: CausalLM) -> str:
     return digest.hexdigest()[:16]
 
 
-class Subject(NamedTuple):
+class CheckpointInfo(NamedTuple):
     """Checkpoint under evaluation: `trained_on` is the task of its own data, if that is known; `weights` a digest of its weights, if
     one was recorded with them; `training` its account (`models.model_manifest.Training`), with the settings that were `chosen` on
     validation and the stages of its `curriculum`."""
@@ -118,7 +118,7 @@ def for_checkpoint(
     config: EvalConfig,
     chosen: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,
-) -> Subject:
+) -> CheckpointInfo:
     """The data configuration stored with a run, with the evaluation's changes, and the task that the run was trained on.
 
     `chosen`: settings of the run that were chosen on validation. `own`: the settings of a run that the user's own command trained,
@@ -151,7 +151,7 @@ def for_checkpoint(
     train = written.get("train")
     stages = train.get("curriculum") or [] if isinstance(train, dict) else []
     training = {**took, "chosen": dict(chosen or {}), "curriculum": stages} if took is not None else None
-    return Subject(data, trained_on, recorded_weights(Path(checkpoint)), training)
+    return CheckpointInfo(data, trained_on, recorded_weights(Path(checkpoint)), training)
 
 
 def _refuse_other_splits(task: Task, trained_on: Task | None) -> None:

@@ -6,41 +6,41 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import SAMPLE, Example, examples
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.kinds import kinds
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles
 from remedy.eval.diagnostics import Condition
 from remedy.settings import ConfigError
 
 
-def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
+def conditions_of(config: EvalConfig, checkpoint_info: CheckpointInfo) -> list[Condition]:
     """The conditions of every diagnostic.
 
     Raises:
         ConfigError: a diagnostic does not fit the data, two conditions have the same labels, or a setting does nothing.
     """
-    found = _grid(config, subject.data, config.split, subject.trained_on)
+    found = _grid(config, checkpoint_info.data, config.split, checkpoint_info.trained_on)
     slugs = [condition.slug for condition in found]
     if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
         raise ConfigError(f"diagnostics: the condition {twice} is there twice: remove one")
-    _refuse_idle(config, subject, found)
-    supervised = (subject.training or {}).get("supervised")
+    _refuse_idle(config, checkpoint_info, found)
+    supervised = (checkpoint_info.training or {}).get("supervised")
     if supervised is None:
         return found
     return [condition.model_copy(update={"supervised": tuple(supervised)}) for condition in found]
 
 
-def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -> None:
+def _refuse_idle(config: EvalConfig, checkpoint_info: CheckpointInfo, found: list[Condition]) -> None:
     """Raises a ConfigError for a setting that has a value, and no effect on these conditions."""
 
     def same(split: str, trained_on: Task | None) -> bool:
         try:
-            return found == _grid(config, subject.data, split, trained_on)
+            return found == _grid(config, checkpoint_info.data, split, trained_on)
         except ConfigError:
             return False
 
     usual = {name: field.default for name, field in EvalConfig.model_fields.items()}
-    if config.split != usual["split"] and same(usual["split"], subject.trained_on):
+    if config.split != usual["split"] and same(usual["split"], checkpoint_info.trained_on):
         raise ConfigError(
             f"split {config.split} does nothing: all programs are evaluated, since the checkpoint was trained on none of "
             "them: remove it"

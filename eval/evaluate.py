@@ -22,7 +22,7 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.window_examples import longest_seen
-from remedy.eval.checkpoint import Subject, describe, for_checkpoint, generator_of, load_evaluated
+from remedy.eval.checkpoint import CheckpointInfo, describe, for_checkpoint, generator_of, load_evaluated
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import check_interpreter
@@ -30,7 +30,7 @@ from remedy.eval.decoding.forcings import TEACHER_FORCED, constraint_of, fed_rol
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.permutation import solved_horizons
 from remedy.eval.distributed import Rank
-from remedy.eval.generators import Generator, Journal, Kept, ServedGenerator, Writer
+from remedy.eval.generators import Generator, Journal, JournaledWriter, ServedGenerator, Writer
 from remedy.eval.progress import Meter, Progress
 from remedy.eval.records.folder import (
     GENERATIONS,
@@ -79,17 +79,17 @@ def evaluate_checkpoint(
         UserError: the checkpoint cannot be read, does not fit the configuration, or as `evaluate`.
     """
     config.refuse_on((rank or Rank()).process.world_size)
-    subject = for_checkpoint(str(checkpoint), config, chosen, own)
-    conditions_of(config, subject)  # what does not fit the data is said before weights are loaded
+    checkpoint_info = for_checkpoint(str(checkpoint), config, chosen, own)
+    conditions_of(config, checkpoint_info)  # what does not fit the data is said before weights are loaded
     model, tokenizer = load_evaluated(str(checkpoint), config)
     name = name or str(checkpoint)
-    return evaluate(model, tokenizer, subject, config, Path(directory), name, progress, variant, rank)
+    return evaluate(model, tokenizer, checkpoint_info, config, Path(directory), name, progress, variant, rank)
 
 
 def evaluate(
     model: CausalLM,
     tokenizer: TraceTokenizer,
-    subject: Subject,
+    checkpoint_info: CheckpointInfo,
     config: EvalConfig,
     directory: Path,
     name: str,
@@ -110,21 +110,23 @@ def evaluate(
     refuse_unprintable(name, str(directory))
     if config.threads:
         torch.set_num_threads(config.threads)
-    conditions = conditions_of(config, subject)
+    conditions = conditions_of(config, checkpoint_info)
     for condition in conditions:
         if constraint := constraint_of(condition.forcing):
             check_interpreter(constraint, condition.data)
     rank = rank or Rank()
     config.refuse_on(rank.process.world_size)
     generator = generator_of(model, tokenizer, config, name)
-    weights = subject.weights or (f"served: {generator.about.model}" if isinstance(generator, ServedGenerator) else "")
+    weights = checkpoint_info.weights or (
+        f"served: {generator.about.model}" if isinstance(generator, ServedGenerator) else ""
+    )
     request = {
         "run": name,
         "variant": variant,
         "checkpoint": describe(model, tokenizer, weights),
-        "data": subject.data.model_dump(mode="json"),
-        "training": subject.training,
-        "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
+        "data": checkpoint_info.data.model_dump(mode="json"),
+        "training": checkpoint_info.training,
+        "trained_on": checkpoint_info.trained_on.model_dump(mode="json") if checkpoint_info.trained_on else None,
         "evaluation": config.asked,
         "conditions": [condition.slug for condition in conditions],
         **({"backend": generator.about._asdict()} if isinstance(generator, ServedGenerator) else {}),
@@ -132,7 +134,7 @@ def evaluate(
         **({"new_tokens": len(tokenizer.new_ids)} if tokenizer.new_ids else {}),
         **plugins_section(),
     }
-    knowledge = Knowledge(subject.training, len(tokenizer.new_ids))
+    knowledge = Knowledge(checkpoint_info.training, len(tokenizer.new_ids))
     work = _Work(generator, tokenizer, config, directory, name, digest_of(request), rank)
     path, summaries = directory / SUMMARY, list[ConditionSummary]()
     with owned(directory) if rank.is_main else contextlib.nullcontext():
@@ -217,7 +219,7 @@ class _Work:
                 return found if self.rank.is_main else None
         if self.rank.several:
             folder.mkdir(parents=True, exist_ok=True)
-            self._write_part(condition, Kept(self.generator, self._journal(folder), meter), meter)
+            self._write_part(condition, JournaledWriter(self.generator, self._journal(folder), meter), meter)
             self.rank.finish(folder)
         if not self.rank.is_main:
             return None
@@ -226,7 +228,9 @@ class _Work:
         if len(journal) and not self.rank.several:
             log.info("%s: %d traces of a condition that was not done are kept", journal.folder, len(journal))
         # What no process has written yet, as of a program that is near a limit of time, is written by this one.
-        ran = run_condition(Kept(self.generator, journal, meter), self.tokenizer, condition, self.config, meter)
+        ran = run_condition(
+            JournaledWriter(self.generator, journal, meter), self.tokenizer, condition, self.config, meter
+        )
         self._warn_of_long(condition, ran.lengths)
         # Records come last: where they are, so is what they lead to.
         write_generations(generations, ran.kept, self.evaluation)

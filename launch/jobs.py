@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from remedy.checksums import write_json
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
@@ -162,7 +162,7 @@ def conditions(job: Job) -> list[Condition]:
     if job.evaluate is None:
         return []
     data = build(DataConfig, apply_changes(job.train.data.model_dump(), job.evaluate.set, "set"), job.name)
-    return conditions_of(job.evaluate, Subject(data, job.evaluate.trained_on or job.train.data.task))
+    return conditions_of(job.evaluate, CheckpointInfo(data, job.evaluate.trained_on or job.train.data.task))
 
 
 def prepare(job: Job) -> None:

@@ -159,12 +159,12 @@ def _print_comparisons(
     comparisons, records = comparisons_of(config, jobs), _records(jobs)
     # Sides that are fed different roles, as far as they say what they are fed, are a diagnosis.
     fed = [{fed_as(str(side.where.get("forcing"))) for side in (one.baseline, one.treatment)} for one in comparisons]
-    judged = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]
-    others = sum(not one.primary for one in judged)
+    with_verdict = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]
+    others = sum(not one.primary for one in with_verdict)
     head = "compared", "seeds", "of", "baseline", "spread", "alone", f"of {others}"
     table = Table(*head, title="What can be decided (power 80 %)")
     rows = []
-    for one in judged:
+    for one in with_verdict:
         sides = [_compared(side, variants, asked) for side in (one.baseline, one.treatment)]
         levels = ALONE, ALONE if one.primary else ALONE / others
         rows.append([one.mitigation, *_decidable(one, sides, records, levels, rate, spread)])
@@ -173,9 +173,9 @@ def _print_comparisons(
     for why in dict.fromkeys(text for text in alone if text.startswith("nothing")):
         console.print(f"{alone.count(why)} of {plural(len(rows), 'comparison')} can decide {why}.", style="bold")
     console.print(table)
-    if left := len(comparisons) - len(judged):
+    if left := len(comparisons) - len(with_verdict):
         console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {left} more.")
-    console.print(_assumptions({one.metric for one in judged}, not records.empty))
+    console.print(_assumptions({one.metric for one in with_verdict}, not records.empty))
 
 
 def _decidable(

@@ -34,14 +34,14 @@ def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
         variants: dict[str, list[Trial]] = {}
         for variant in dict.fromkeys(trial.variant for trial in trials if trial.group == name):
             mine = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
-            variants[variant] = judged(select, mine, f"{name}, {variant}")
+            variants[variant] = rank_settings(select, mine, f"{name}, {variant}")
             choices[name, variant] = next(one["values"] for one in variants[variant] if one["chosen"])
         record = SelectionRecord(group=name, metric=select.metric, seeds=list(select.seeds), variants=variants)
         write_json(Path(config.output) / name / SELECTION_FOLDER / SELECTION, record)
     return choices
 
 
-def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
+def rank_settings(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
     """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
 
     A setting under which any seed's loss became NaN or infinite is not chosen.

@@ -63,9 +63,9 @@ def show(
     if text and (ids or html is not None):
         raise ConfigError(f"--text: shows neither ids nor a page: remove it, or {'--ids' if ids else '--html'}")
     if kind == "evaluation.json":
-        from remedy.eval.view.records import opened_view
+        from remedy.eval.view.records import record_of_folder
 
-        view = opened_view(path, index or 0, condition)
+        view = record_of_folder(path, index or 0, condition)
     elif kind == "manifest.json":
         view = data_set_view(path, index or 0, split)
     else:

@@ -28,13 +28,13 @@ from remedy.eval.decoding.protocol import TokenListener
 from remedy.eval.diagnostics import Condition
 from remedy.eval.generators import Generator, Request
 from remedy.eval.records.generations import generation
-from remedy.eval.scoring.batch import writing
-from remedy.eval.scoring.common import ANSWER_CHARACTERS, Decoded
+from remedy.eval.scoring.batch import decoding_options
+from remedy.eval.scoring.common import ANSWER_CHARACTERS, DecodedExample
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
 from remedy.eval.tables.sections import named
 from remedy.eval.view.model import View
-from remedy.eval.view.records import alone, record_view
+from remedy.eval.view.records import generation_blocks, record_view
 from remedy.launch.console import Arguments, Checkpoint, Overrides, Page
 from remedy.launch.show import present
 from remedy.messages import cut, suggest
@@ -146,13 +146,13 @@ def written_view(
         raise UserError(f"{generator.name}: reads {generator.limit:,} tokens, and the program's prompt has {length:,}")
     constraint = constraint_of(forcing)
     [start] = starts_of(constraint, [example], data, tokenizer) if constraint else [None]
-    [written] = generator.generate([Request(truth, start, listener)], writing(condition, max_new_tokens))
-    decoded = Decoded(example, truth, written.runs, fed_roles(forcing), data)
+    [written] = generator.generate([Request(truth, start, listener)], decoding_options(condition, max_new_tokens))
+    decoded = DecodedExample(example, truth, written.runs, fed_roles(forcing), data)
     ids = decoded.written(written.runs)
     places = generated_places(decoded, tokenizer)
     kept = generation(0, tokenizer.decode(ids), written.runs, places, tokenizer, truth, written.near_ties)
     read = FORMATS[data.format].read(tokenizer.pieces(ids), data.reveal.answer_only)
-    asked = sum(run.asked for run in written.runs)
+    asked = sum(run.written_count for run in written.runs)
     wrote = {"frames": len(read.frames), "tokens written": asked, "were certain": len(kept["ids"]) - asked}
     shared = {name: label for name, label in condition.labels.items() if name not in condition.own_labels}
     facts = {
@@ -169,7 +169,7 @@ def written_view(
         return replace(view, title=title, facts={**facts, "truth": "from a run", **view.facts})
     form = FORMATS[data.format]
     first = int(isinstance(form, Cwm) and form.seeded)  # the prompt gives the frame before
-    return View(title, alone(kept, first), facts, "written")
+    return View(title, generation_blocks(kept, first), facts, "written")
 
 
 def _answer(read: ReadTrace, complete: bool) -> dict[str, str]:

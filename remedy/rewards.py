@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Role, Special, spans_text
-from remedy.data_gen.traces.judge import TraceScore, judge, pieces, spells_tokens
+from remedy.data_gen.traces.comparison import TraceScore, compare_traces, pieces, spells_tokens
 from remedy.data_gen.traces.parse import Piece
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.scoring.frames import answer_places
+from remedy.eval.scoring.frames import answer_indices
 from remedy.messages import suggest
 from remedy.settings import UserError
 
@@ -90,7 +90,7 @@ class TraceReward:
 
     def score(self, ids: Sequence[int], true: str, answer_frames: Sequence[int]) -> TraceScore:
         """Compare a completion with the true trace."""
-        return judge(self._pieces(ids), pieces(true), self.form, answer_frames)
+        return compare_traces(self._pieces(ids), pieces(true), self.form, answer_frames)
 
     def _reward(self, score: TraceScore) -> float:
         return sum(weight * PARTS[name](score) for name, weight in self.parts.items()) / sum(self.parts.values())
@@ -141,5 +141,5 @@ def _rows(data: DataConfig, count: int, split: str) -> Iterator[dict[str, Any]]:
             context = [span for span in example.spans if span.role is Role.CONTEXT]
             written = [span for span in example.spans if span.role is not Role.CONTEXT]
             row = {"prompt": spans_text(context), "trace": spans_text(written), "answer": example.answer}
-            facts = {"index": example.index, "program": example.program, "answer_frames": answer_places(example)}
+            facts = {"index": example.index, "program": example.program, "answer_frames": answer_indices(example)}
             yield {**row, **facts}

@@ -6,13 +6,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks import judged, packed
+from benchmarks import packed, study_reports
 from benchmarks.study import DRAWINGS, seeds_of
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.eval.records.folder import REQUEST
 from remedy.eval.report.fairness import as_it_is
 from remedy.eval.report.reading import find, read_evaluations
-from remedy.eval.report.verdicts import decide
+from remedy.eval.report.verdicts import compute_verdicts
 
 ROOT = Path(__file__).parents[1]
 STUDY = ROOT / "results" / "study"
@@ -26,20 +26,22 @@ def test_the_page_shows_each_figure_and_its_records_can_be_read(name: str) -> No
         assert any(seeds_of(STUDY, recipe, DRAWINGS[name].by) for recipe in recipes)
 
 
-@pytest.mark.parametrize("question", judged.QUESTIONS)
+@pytest.mark.parametrize("question", study_reports.QUESTIONS)
 def test_the_verdicts_and_rates_on_the_page_are_those_of_the_records(question: str) -> None:
     said = (STUDY / "verdicts.md").read_text(encoding="utf-8")
-    assert judged.section(STUDY / question) in said, "run `python -m benchmarks.study`"
+    assert study_reports.section(STUDY / question) in said, "run `python -m benchmarks.study`"
 
 
 def test_unpacked_folders_are_evaluations_with_the_same_verdicts_and_can_be_packed_again(tmp_path: Path) -> None:
-    question, config = STUDY / "pretrained", judged.config_of("pretrained")
+    question, config = STUDY / "pretrained", study_reports.config_of("pretrained")
     folder, again = tmp_path / "pretrained", tmp_path / "again" / "pretrained"
     packed.unpack(question, folder)
     found = read_evaluations(find([folder / group for group in config.groups]).evaluations)
     untrained = [request["run"] for request in found.requests if as_it_is(request)]
-    said = [item._replace(remarks=(), refused="") for item in judged.verdicts(question)]
-    assert list(map(judged.row, decide(config.comparisons, found.records, untrained))) == list(map(judged.row, said))
+    said = [item._replace(remarks=(), refused="") for item in study_reports.verdicts(question)]
+    assert list(map(study_reports.row, compute_verdicts(config.comparisons, found.records, untrained))) == list(
+        map(study_reports.row, said)
+    )
     packed.pack(folder, again)
     pd.testing.assert_frame_equal(packed.read_records(again), packed.read_records(question), check_like=True)
     runs = packed.read_runs(STUDY)

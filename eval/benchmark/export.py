@@ -22,12 +22,12 @@ from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
-from remedy.data_gen.traces.judge import spells_tokens
-from remedy.eval.checkpoint import Subject
+from remedy.data_gen.traces.comparison import spells_tokens
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
-from remedy.eval.scoring.frames import answer_places
+from remedy.eval.scoring.frames import answer_indices
 from remedy.files import file_name, write_text
 from remedy.messages import shown
 from remedy.models.card import cell, without_paths
@@ -39,8 +39,8 @@ PACKAGE = "cwm_benchmark"
 MODULES = (
     "remedy.data_gen.execution.program",
     "remedy.data_gen.roles",
+    "remedy.data_gen.traces.comparison",
     "remedy.data_gen.traces.frames",
-    "remedy.data_gen.traces.judge",
     "remedy.data_gen.traces.parse",
     "remedy.data_gen.traces.repl",
     "remedy.data_gen.traces.spans",
@@ -136,7 +136,7 @@ def freeze(name: str, config: EvalConfig) -> ExampleSet:
     if "task" not in config.set:
         raise ConfigError(f"{name}: set: needs the data configuration with its task: no checkpoint gives one here")
     data = build(DataConfig, apply_changes({}, config.set, "set"), f"{name}: set")
-    conditions = conditions_of(config, Subject(data))
+    conditions = conditions_of(config, CheckpointInfo(data))
     licences = dict.fromkeys(licence for condition in conditions for licence in licences_of(condition.data.task))
     example_set = ExampleSet(name, _anywhere(config, data), data, [], [], Counter(), list(licences))
     for condition in conditions:
@@ -146,7 +146,7 @@ def freeze(name: str, config: EvalConfig) -> ExampleSet:
             reason = "" if example.outcome == "ok" else example.outcome
             if not reason and spells_tokens(example.spans):
                 reason = "spells a token"
-            elif not reason and len(answer_places(example)) > 1:
+            elif not reason and len(answer_indices(example)) > 1:
                 reason = "raised"
             frozen = {} if reason else row(example)
             if not reason and len(frozen["trace"]) > LONGEST:
@@ -188,7 +188,7 @@ def row(example: Example) -> dict[str, Any]:
         "question": f"{''.join(_texts(context))}\n\n{QUESTIONS[state].format(form=names)}\n",
         "trace": "".join(_texts([span for span in example.spans if span.role is not Role.CONTEXT])),
         "answer": example.answer,
-        "answer_frames": answer_places(example),
+        "answer_frames": answer_indices(example),
         "cluster": example.cluster,
     }
 
@@ -220,7 +220,7 @@ def _refuse(name: str, condition: Condition) -> None:
 
 
 def copy_scorer(folder: Path) -> None:
-    """Copy the modules that judge a trace, so that they import only each other."""
+    """Copy the modules that score a trace, so that they import only each other."""
     for module in MODULES:
         source = Path(str(import_module(module).__file__)).read_text(encoding="utf-8")
         path = folder / f"{module.rpartition('.')[2]}.py"

@@ -17,7 +17,7 @@ from statistics import NormalDist
 from typing import Any
 
 from remedy.data_gen.roles import Special
-from remedy.data_gen.traces.judge import TraceScore, judge, same_text
+from remedy.data_gen.traces.comparison import TraceScore, compare_traces, same_text
 from remedy.data_gen.traces.repl import Repl
 
 Row = Mapping[str, Any]
@@ -30,7 +30,9 @@ def read(path: Path) -> list[dict[str, Any]]:
 def score_trace(written: str, row: Row) -> TraceScore:
     # Harnesses strip the last newline and the end of text.
     ended = written if written.endswith("\n") else f"{written}\n"
-    return judge([ended, Special.END_OF_TEXT], [row["trace"], Special.END_OF_TEXT], Repl(), row["answer_frames"])
+    return compare_traces(
+        [ended, Special.END_OF_TEXT], [row["trace"], Special.END_OF_TEXT], Repl(), row["answer_frames"]
+    )
 
 
 def score_answer(written: str, row: Row) -> bool:

@@ -1,7 +1,7 @@
-"""Control flow: what a program's code alone says of its trace. Nothing of the program is run.
+"""Control flow: what a program's code alone says about its trace. Nothing runs.
 
-From the ground up: `bytecode` lists instructions, and `reading` asks the right interpreter for them; `effects` says which functions
-each may run; `flow` follows a trace.
+`bytecode` lists instructions, which `reading` gets from the right interpreter; `effects` says which functions each may run; `flow`
+follows a trace.
 """
 
 from remedy.eval.control_flow.bytecode import ControlFlowError

@@ -1,4 +1,4 @@
-"""The bytecode of a program, as plain data: what the compiler made of its source, of which nothing is run."""
+"""Bytecode of a program as plain data, compiled but never run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remedy.data_gen.execution.program import Program, ProgramError
 
 NO_LINE = -1
 UNPLACED = "?"
-"""What a call calls whose place in the source the compiler did not keep."""
+"""Callee of a call whose source position the compiler did not keep."""
 _NAMED = frozenset({*dis.hasname, *dis.haslocal, *dis.hasfree})
 _NO_NEXT = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE")
 _Span = tuple[int | None, ...]
@@ -21,58 +21,58 @@ _Span = tuple[int | None, ...]
 
 
 class ControlFlowError(ValueError):
-    """A program whose control flow cannot be read. The message says which program, why, and what to do."""
+    """Program whose control flow cannot be read. The message says why, and what to do."""
 
 
 class Instruction(NamedTuple):
-    """One instruction. Others of its code are numbered in their order; `EXTENDED_ARG` is part of what it extends."""
+    """Instruction, numbered within its code. `EXTENDED_ARG` is part of the next one."""
 
     op: str
     arg: int
     line: int
-    """The physical line, counted from 1; NO_LINE for what the compiler made up."""
+    """Physical line, from 1; NO_LINE if the compiler made the instruction up."""
     target: int | None
-    """Where it may jump."""
+    """Jump target."""
     handler: int | None
-    """Where an exception goes that is raised here; None: out of the frame."""
+    """Handler of an exception raised here; None: it leaves the frame."""
     name: str
-    """The variable, attribute or module that it names, its operator, or what it calls, with a dot before a method's; else empty."""
+    """Variable, attribute or module that it names, its operator, or its callee (a method with a dot before it); else empty."""
     code: int | None
-    """The code object that it loads, or of the comprehension or generator expression that it begins, by number."""
+    """Number of the code object that it loads, or of the comprehension or generator expression that it begins."""
     given: list[int]
-    """The codes of generator expressions and of a lambda as `key` that are made for this call alone."""
+    """Codes of generator expressions, and of a lambda as `key`, that are made for this call alone."""
 
 
 class Code(NamedTuple):
-    """A code object: the module, or a function, class body, comprehension or lambda."""
+    """Code object: the module, a function, class body, comprehension or lambda."""
 
     instructions: list[Instruction]
     start: int
-    """Its first RESUME: a call shows its line, and goes on after it."""
+    """Index of its first RESUME, whose line a call shows."""
 
-    def following(self, place: int) -> int | None:
-        """Return the next instruction, if this one may go on to it."""
-        return None if self.instructions[place].op in _NO_NEXT or place + 1 >= len(self.instructions) else place + 1
+    def following(self, index: int) -> int | None:
+        """Return the next instruction's index; None if this one never goes there."""
+        return None if self.instructions[index].op in _NO_NEXT or index + 1 >= len(self.instructions) else index + 1
 
-    def shows(self, before: int, place: int) -> bool:
-        """Say if a LINE fires where the frame goes on from one instruction to another (`maybe_call_line_trace`)."""
-        instruction = self.instructions[place]
-        other = instruction.line != self.instructions[before].line or (place <= before and instruction.op != "SEND")
+    def shows(self, before: int, index: int) -> bool:
+        """Return whether a LINE fires between two instructions (`maybe_call_line_trace`)."""
+        instruction = self.instructions[index]
+        other = instruction.line != self.instructions[before].line or (index <= before and instruction.op != "SEND")
         return instruction.line != NO_LINE and (other or before <= self.start)
 
 
 class Bytecode(NamedTuple):
-    """All code objects of a program, by their numbers; the module's is 0."""
+    """All code objects of a program; number 0 is the module."""
 
     codes: list[Code]
     entry: int
-    """The number of the marked function."""
+    """Number of the marked function."""
     values: list[str]
     """Names that are parameters, attributes, or read other than for a plain call."""
 
 
 class _Calls:
-    """Facts of calls that the syntax tree has and bytecode does not show."""
+    """Facts about calls that only the syntax tree shows."""
 
     def __init__(self, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))
@@ -81,7 +81,7 @@ class _Calls:
         names: dict[_Span, set[str]] = {}
         for call in calls:
             names.setdefault(_span(call), set()).add(_name(call.func))
-        # 3.11 places what stands in f-strings by its text. What a decorator returns is called with the decorator's span.
+        # Spans are ambiguous in 3.11: parts of f-strings share them, and a decorator's call has the decorator's span.
         self.callees: dict[_Span, str] = {
             span: name for span, (name, *others) in names.items() if not others and span not in decorators
         }
@@ -95,7 +95,7 @@ class _Calls:
             starred = any(isinstance(argument, ast.Starred) for argument in call.args) or any(
                 keyword.arg is None for keyword in call.keywords
             )
-            many = len(call.args) + len(call.keywords) > 15  # CALL_FUNCTION_EX may make such a call, too
+            many = len(call.args) + len(call.keywords) > 15  # the compiler may use CALL_FUNCTION_EX for so many
             if _span(call) in self.callees and not starred and not many:
                 plain.add(call.func)
         values = {_name(node).lstrip(".") for node in nodes if node not in plain}
@@ -104,7 +104,7 @@ class _Calls:
 
 
 def _name(node: ast.AST) -> str:
-    """Return the name of a variable, or of an attribute with a dot before it; else empty."""
+    """Return a variable's name, or an attribute's with a dot before it; else empty."""
     if isinstance(node, ast.Attribute):
         return f".{node.attr}"
     return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else ""
@@ -116,10 +116,10 @@ def _span(located: ast.expr | dis.Positions | None) -> _Span:
 
 
 def read_bytecode(program: Program) -> Bytecode:
-    """Compile a program and list its instructions.
+    """Return a program's bytecode.
 
     Raises:
-        ControlFlowError: this interpreter's events are not those of the traces: it is not CPython 3.11.
+        ControlFlowError: this interpreter is not CPython 3.11, whose events traces have.
         ProgramError: the program does not compile or has no entry point.
     """
     if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11):
@@ -155,18 +155,18 @@ def _objects(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
     read: Any = dis.Bytecode(code)
-    own: list[dis.Instruction] = []
-    places: dict[int, int] = {}
+    raw: list[dis.Instruction] = []
+    indices: dict[int, int] = {}
     for instruction in read:
-        places[instruction.offset] = len(own)
+        indices[instruction.offset] = len(raw)
         if instruction.opname != "EXTENDED_ARG":
-            own.append(instruction)
+            raw.append(instruction)
     entries = read.exception_entries
-    handlers = {unit: places[entry.target] for entry in entries for unit in range(entry.start, entry.end, 2)}
-    loaded = {place: numbers.get(id(instruction.argval)) for place, instruction in enumerate(own)}
-    made = {_span(own[place].positions): number for place, number in loaded.items() if number is not None}
+    handlers = {unit: indices[entry.target] for entry in entries for unit in range(entry.start, entry.end, 2)}
+    loaded = {index: numbers.get(id(instruction.argval)) for index, instruction in enumerate(raw)}
+    made = {_span(raw[index].positions): number for index, number in loaded.items() if number is not None}
     instructions = []
-    for place, instruction in enumerate(own):
+    for index, instruction in enumerate(raw):
         is_call = instruction.opname.startswith("CALL")
         span = _span(instruction.positions) if is_call else ()
         called = calls.callees.get(span, "") if is_call else ""
@@ -176,12 +176,12 @@ def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
                 op=instruction.opname,
                 arg=instruction.arg or 0,
                 line=(instruction.positions and instruction.positions.lineno) or NO_LINE,
-                target=places[instruction.argval] if instruction.opcode in dis.hasjrel else None,
+                target=indices[instruction.argval] if instruction.opcode in dis.hasjrel else None,
                 handler=handlers.get(instruction.offset),
                 name=instruction.argrepr if instruction.opname == "BINARY_OP" else named,
-                code=made.get(span) if span else loaded[place],
+                code=made.get(span) if span else loaded[index],
                 given=[made[node] for node in calls.given.get(span, ()) if node in made],
             )
         )
-    start = next(place for place, instruction in enumerate(instructions) if instruction.op == "RESUME")
+    start = next(index for index, instruction in enumerate(instructions) if instruction.op == "RESUME")
     return Code(instructions, start)

@@ -1,9 +1,8 @@
-"""Effects of instructions: which functions of the program each may run, and whether it may raise.
+"""Effects of instructions: which functions each may run, and whether it may raise.
 
-A program is *plain* if all its objects are of Python's own types and it reaches its functions by their names alone. In all others
-anything may run, and raise, at any moment. In a plain program a call runs one certain function if it calls it by a name that is bound
-once in the program, or is a comprehension's. Functions that are read as values or have no name, and generators, have *escaped*:
-whatever calls or iterates over something unknown may run them.
+A program is *plain* if its objects have built-in types and it reaches functions only by name. In others everything may run and
+raise at any moment. In a plain program, a call by a name that is bound once runs that function, and a comprehension its own code.
+Functions read as values or without a name, and generators, have *escaped*: any unknown callee or iterable may run them.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ _PLAIN_MODULES = _words(
     """math cmath re string typing itertools operator heapq bisect random copy datetime hashlib json time fractions
     decimal statistics textwrap collections functools numbers __future__ calendar abc"""
 )
-"""Modules whose objects run a program's functions only where they are called or iterated over, but for _UNPLAIN_NAMES."""
+"""Modules whose objects run a program's functions only when called or iterated over, except _UNPLAIN_NAMES."""
 _UNPLAIN_NAMES = _words(
     """exec eval globals vars locals setattr delattr getattr attrgetter methodcaller get_field get_type_hints ForwardRef
     singledispatch singledispatchmethod tb_frame gi_frame cr_frame ag_frame defaultdict DefaultDict cmp_to_key UserDict
     UserList UserString ChainMap namedtuple cached_property total_ordering NamedTuple TypedDict property ABCMeta
     JSONEncoder JSONDecoder"""
 )
-"""What runs text, reaches functions other than by their names, or makes types without a class statement."""
+"""Names that run text, reach functions other than by name, or make types without a class statement."""
 _UNPLAIN = _words("LOAD_BUILD_CLASS STORE_ATTR DELETE_ATTR IMPORT_STAR")
 _CONSUMERS = _words("list tuple set frozenset dict sorted sum min max any all .join .extend .update .sort")
-"""Callees that are done with a generator expression or `key` of theirs when they return."""
+"""Callees that have finished with their generator expression or `key` when they return."""
 _ENDS_ITERATION = _words("StopIteration next throw send close scan_once")
-"""Names without which no function of a plain program raises what an iteration takes for its end."""
+"""Without these names, no function of a plain program raises what an iteration takes for its end."""
 _ITERATE = _words(
     """CALL CALL_FUNCTION_EX FOR_ITER UNPACK_SEQUENCE UNPACK_EX LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE
     CONTAINS_OP BINARY_OP STORE_SUBSCR SEND GET_ANEXT GET_AITER GET_AWAITABLE GET_YIELD_FROM_ITER END_ASYNC_FOR
@@ -49,11 +48,11 @@ _NEVER_RAISE = _words(
     RETURN_VALUE YIELD_VALUE LIST_APPEND LIST_TO_TUPLE PUSH_EXC_INFO POP_EXCEPT RETURN_GENERATOR ASYNC_GEN_WRAP
     LOAD_ASSERTION_ERROR RERAISE MATCH_MAPPING MATCH_SEQUENCE"""
 )
-"""Instructions of plain programs that raise nothing of their own, beside jumps."""
+"""Instructions, besides jumps, that never raise in plain programs."""
 
 
 class Effects:
-    """The effects of a program's instructions."""
+    """Effects of a program's instructions."""
 
     def __init__(self, bytecode: Bytecode) -> None:
         codes, self._values = bytecode.codes, frozenset(bytecode.values)
@@ -61,9 +60,9 @@ class Effects:
         names = {instruction.name for instruction in instructions}
         self.plain = all(map(_is_plain, instructions)) and "type" not in self._values
         self.may_swallow = not self.plain or bool(names & _ENDS_ITERATION)
-        """Whether an exception of a function may end in what called it, if that is no code of the program."""
+        """Whether an exception may end in a caller that is not code of the program."""
         ops = [{instruction.op for instruction in code.instructions} for code in codes]
-        self._later = {number for number, own in enumerate(ops) if "RETURN_GENERATOR" in own}
+        self._later = {number for number, own_ops in enumerate(ops) if "RETURN_GENERATOR" in own_ops}
         """Generators and coroutines: a call runs none of their code."""
         stores = [instruction for instruction in instructions if instruction.op.startswith(("STORE_", "DELETE_"))]
         self._bound = Counter(instruction.name for instruction in stores)
@@ -72,39 +71,39 @@ class Effects:
             for name, number in _functions(codes)
             if self.plain and self._bound[name] == 1 and name not in self._values and number not in self._later
         }
-        """The code of the function that a name always stands for."""
-        kept = {*self._functions.values(), *(self.certain(instruction) for instruction in instructions)}
-        kept.update(number for instruction in instructions for number in self.given(instruction))
-        self.escaped = frozenset(range(1, len(codes))) - (kept if self.plain else set())
+        """Code of the function that a name always stands for."""
+        known_functions = {*self._functions.values(), *(self.certain(instruction) for instruction in instructions)}
+        known_functions.update(number for instruction in instructions for number in self.given(instruction))
+        self.escaped = frozenset(range(1, len(codes))) - (known_functions if self.plain else set())
         """Functions and generators that anything unknown may run."""
 
     def certain(self, instruction: Instruction) -> int | None:
-        """Return the one function that an instruction runs, and nothing else."""
+        """Return the only function that an instruction runs; None if there are others."""
         if instruction.op != "CALL" or not self.plain:
             return None
         number = self._functions.get(instruction.name, instruction.code)
         return None if number in self._later else number
 
     def given(self, instruction: Instruction) -> list[int]:
-        """Return the functions and generator expressions that a call alone may run."""
+        """Return the functions and generator expressions that only this call may run."""
         name = instruction.name
         return instruction.given if name in _CONSUMERS - self._values and not self._bound[name] else []
 
     def opens(self, instruction: Instruction) -> bool:
-        """Say if an instruction may run what has escaped, any number of times."""
+        """Return whether an instruction may run escaped functions, any number of times."""
         makes = instruction.op == "CALL" and instruction.code is not None
         adds = instruction.op == "BINARY_OP" and instruction.name in ("+", "*", "/", "//", "%", "**")
         return instruction.op in _ITERATE and not makes and not adds
 
     def raises(self, instruction: Instruction) -> bool:
-        """Say if an instruction may raise of its own."""
+        """Return whether an instruction itself may raise."""
         op, name = instruction.op, instruction.name
         known = op == "LOAD_GLOBAL" and hasattr(builtins, name) and not self._bound[name]
         return not self.plain or not (known or op in _NEVER_RAISE or "JUMP" in op)
 
 
 def _is_plain(instruction: Instruction) -> bool:
-    """Say if an instruction may stand in a plain program."""
+    """Return whether an instruction may occur in a plain program."""
     op, name = instruction.op, instruction.name
     reached = op in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") and name.lstrip("_") in sys.stdlib_module_names
     if op == "IMPORT_NAME" or reached:
@@ -115,11 +114,11 @@ def _is_plain(instruction: Instruction) -> bool:
 
 
 def _functions(codes: list[Code]) -> Iterator[tuple[str, int]]:
-    """Yield the names in which a function is stored as soon as it is made."""
+    """Yield names with the functions that are stored in them when made."""
     for code in codes:
-        own = code.instructions
-        targets = {instruction.target for instruction in own}
-        for place, (loads, makes, stores) in enumerate(zip(own, own[1:], own[2:])):
-            made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and place + 2 not in targets
+        instructions = code.instructions
+        targets = {instruction.target for instruction in instructions}
+        for index, (loads, makes, stores) in enumerate(zip(instructions, instructions[1:], instructions[2:])):
+            made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and index + 2 not in targets
             if made and loads.code is not None and not hasattr(builtins, stores.name):
                 yield stores.name, loads.code

@@ -1,13 +1,13 @@
-"""The control flow of one program: every trace that its code allows, and more.
+"""Control flow of one program: a superset of the traces that its code allows.
 
 A stack of frames follows the events of CPython 3.11's `sys.settrace`:
 
-- LINE at an instruction: it has a line, and that is another than the last instruction's, or it stands before that one (and is no
-  SEND), or the frame has just begun.
-- CALL shows the line of the RESUME that is reached: a function's first, or a generator's after its `yield`. Making a generator fires
-  nothing; closing one fires CALL, EXCEPTION and RETURN, even where it never ran.
-- EXCEPTION fires once in each frame, at the line that raised; raising again fires none. Leaving a frame by an exception fires RETURN.
-- A loop or delegation fires EXCEPTION and goes on where what it reads ends with a StopIteration that was raised.
+- LINE fires at an instruction whose line differs, after a backward jump (except SEND), or at the frame's beginning.
+- CALL shows the line of the RESUME reached: a function's first, or a generator's after its `yield`. Making a generator fires
+  nothing;
+closing one fires CALL, EXCEPTION and RETURN, even if it never ran.
+- EXCEPTION fires once per frame, at the raising line; a re-raise fires none. Leaving a frame by an exception fires RETURN.
+- A loop or delegation fires EXCEPTION and continues if a raised StopIteration ends its iterator.
 
 (`Python/ceval.c` of 3.11: `maybe_call_line_trace`, `call_exc_trace`, `FOR_ITER`, `SEND`, `exception_unwind`.)
 """
@@ -29,7 +29,7 @@ Exceptions = Literal["all", "caught"]
 
 
 class Step(NamedTuple):
-    """One frame's event and physical line, counted from 1; the end of the trace has neither."""
+    """Event and physical line of a frame, from 1; the trace's end has neither."""
 
     event: Event | None
     line: int
@@ -42,23 +42,23 @@ class Mode(Enum):
     """State of a frame at an instruction."""
 
     RUN = 0
-    """It is about to run it."""
+    """The instruction runs next."""
     CALLS = 1
     """The instruction has called another frame."""
     BACK = 2
-    """What it called has returned or yielded."""
+    """The called frame has returned or yielded."""
     FAILED = 3
-    """What it called has raised."""
+    """The called frame has raised."""
     UNWIND = 4
-    """It raised, and that was shown."""
+    """The instruction raised, and EXCEPTION was shown."""
     THROWN = 5
-    """It is given an exception while it waits."""
+    """An exception is thrown into the waiting frame."""
 
     __hash__ = object.__hash__
 
 
 class Point(NamedTuple):
-    """Instruction that a frame is at, and how."""
+    """Instruction and mode of a frame."""
 
     code: int
     position: int
@@ -66,25 +66,25 @@ class Point(NamedTuple):
 
 
 OUTSIDE = Point(0, 0)
-"""What calls the entry."""
+"""Caller of the entry."""
 
 
 class Option(NamedTuple):
-    """One event that may come next."""
+    """Event that may come next."""
 
     step: Step
     frame: Point | None = None
-    """What runs then; None: this frame is left."""
+    """Point that runs then; None: this frame is left."""
     caller: Point | None = None
-    """This frame as it waits, if it has called another."""
+    """This frame as it waits, if it calls another."""
     raises: bool = False
-    """Whether it is left by an exception."""
+    """Whether the frame is left by an exception."""
     caught: bool = True
-    """Whether, if an exception is raised, it may end in this frame."""
+    """Whether a raised exception may end in this frame."""
 
 
 class Stack(NamedTuple):
-    """Frames that have called one another. Points of one that agree with the trace are kept, whatever those of the others are."""
+    """Stack of frames, each with all points that agree with the trace."""
 
     top: frozenset[Point]
     below: Stack | None = None
@@ -93,13 +93,13 @@ class Stack(NamedTuple):
 
 
 class ControlFlow:
-    """Says of a program which event, at which line, can follow the frames of a trace so far. Nothing of the program is run.
+    """Control flow of a program: which events and lines may follow a trace.
 
-    It holds for traces that the tracer makes under CPython 3.11, all calls shown. What is not modelled may do anything. Not allowed
-    are only RecursionError and MemoryError where nothing else is raised, what a program does to names that it puts together at run
-    time, and a generator that the handler of a signal ends in the moment in which it goes on.
+    It holds for traces made under CPython 3.11 with all calls shown. Unmodelled code may do anything, with three exceptions:
+    RecursionError and MemoryError where nothing else raises, names composed at run time, and a generator that a signal handler
+    closes as it resumes.
 
-    `python`: the interpreter that runs programs, as `tracer.python` names it; None: ours.
+    `python`: as in `tracer.python`; None: this interpreter.
 
     Raises:
         ConfigError: there is no such interpreter.
@@ -112,7 +112,8 @@ class ControlFlow:
         self.program, self.codes = program, bytecode.codes
         self.entry, self.effects = bytecode.entry, Effects(bytecode)
         self.called, self.closed = defaultdict[Step, set[Point]](set), defaultdict[Step, set[Point]](set)
-        """What anything unknown may call, and generators that may be closed at any moment, when the last name of them goes."""
+        """By step, points that unknown code may call, and generators that may be closed at any moment, when their last reference
+        goes."""
         for step, point in (entry for number in self.effects.escaped for entry in self.entries(number)):
             self.called[step].add(point)
             if point.mode is Mode.THROWN:
@@ -124,22 +125,22 @@ class ControlFlow:
     def start(self, exceptions: Exceptions = "all") -> Walk:
         """Return the walk before the first frame, which is the entry's CALL.
 
-        `exceptions`: `all` may be raised wherever they cannot be excluded. `caught` holds for programs whose entry returns: one is
-        raised where something may catch it, or where nothing else can come.
+        `exceptions`: `all` allows all that cannot be excluded. `caught`, for programs whose entry returns, allows those with a
+        possible handler, unless nothing else can come.
         """
         return Walk(self, Stack(frozenset({OUTSIDE})), exceptions)
 
     def source(self, step: Step) -> str:
-        """Return the line of a step as a frame shows it; empty at the end."""
+        """Return the source line of a step; empty at the end."""
         return self._lines[step.line - 1] if step.event is not None else ""
 
     def call(self, number: int) -> tuple[Step, Point]:
-        """Return how a call of a code object begins."""
+        """Return the first step and point of a call."""
         code = self.codes[number]
         return Step(Event.CALL, code.instructions[code.start].line), Point(number, code.start)
 
     def entries(self, number: int) -> Iterator[tuple[Step, Point]]:
-        """Yield where a call of a code object begins, or a generator goes on or is given an exception."""
+        """Yield first steps and points of a call, or of a resumed generator."""
         yield self.call(number)
         instructions = self.codes[number].instructions
         for index, instruction in enumerate(instructions):
@@ -148,13 +149,13 @@ class ControlFlow:
                 yield step, Point(number, index, Mode.THROWN)
             if instruction.op == "YIELD_VALUE":
                 yield step, Point(number, index + 1)
-            # An exception thrown into a generator that delegates may end in the other, which then has returned.
+            # An exception thrown into a delegating generator may end in the inner one, which then has returned.
             if instruction.op == "JUMP_BACKWARD_NO_INTERRUPT" and instruction.target is not None:
                 step = Step(Event.CALL, instructions[index - 2].line)
                 yield step, Point(number, instruction.target, Mode.BACK)
 
     def stops(self, caller: Point) -> bool:
-        """Say if an exception of what a frame called may end in it, or in what is no code of the program."""
+        """Return whether a callee's exception may end in the caller or in unknown code."""
         if caller.mode is not Mode.CALLS or not caller.code:
             return caller.code > 0
         instruction = self.codes[caller.code].instructions[caller.position]
@@ -162,7 +163,7 @@ class ControlFlow:
         return unknown or self.catches(caller.code, instruction.handler)
 
     def _catches(self, number: int, handler: int | None) -> bool:
-        """Say if an exception may end in a frame whose handler is given it."""
+        """Return whether an exception may end in a frame with this handler."""
         code, seen, ahead = self.codes[number], set[int](), [handler]
         for index in ahead:
             if index is not None and index not in seen:
@@ -175,14 +176,14 @@ class ControlFlow:
 
 
 class Successors:
-    """Events that may come next at a point of a frame, behind all instructions that show nothing."""
+    """Events that may come next at a point."""
 
     def __init__(self, flow: ControlFlow, point: Point) -> None:
         self.flow, self.effects = flow, flow.effects
         self.number, self.code = point.code, flow.codes[point.code]
         self.options: list[Option] = []
         self.callers: set[Point] = set()
-        """This frame as it waits for what it may call of all that has escaped."""
+        """This frame as it waits for escaped functions that it may call."""
         if point == OUTSIDE:
             self.options.append(Option(*flow.call(flow.entry), OUTSIDE._replace(mode=Mode.CALLS)))
         elif not point.code:
@@ -217,22 +218,22 @@ class Successors:
         if certain is None:
             given = self.effects.given(instruction)
             for step, frame in (entry for number in given for entry in self.flow.entries(number)):
-                closes = frame.mode is Mode.THROWN  # which raises nothing here
+                closes = frame.mode is Mode.THROWN  # closing a generator raises nothing here
                 self.options.append(Option(step, frame, waits._replace(mode=Mode.BACK) if closes else waits))
             if self.effects.opens(instruction):
                 self.callers.add(waits)
         self._finish(index, instruction)
 
     def _finish(self, index: int, instruction: Instruction) -> None:
-        """Add what may come after all that an instruction calls."""
+        """Add what may come after all calls of an instruction."""
         if instruction.op in ("RETURN_VALUE", "YIELD_VALUE"):
             self._leave(instruction.line, raises=False)
         elif instruction.op == "RAISE_VARARGS":
             if instruction.arg == 0:
-                self._unwind(index, instruction)  # what is being handled is raised again
+                self._unwind(index, instruction)  # a bare raise repeats the handled exception
             self._raise(index, instruction)
         elif instruction.op == "RERAISE" and instruction.handler is None:
-            self._leave(NO_LINE, raises=True)  # here, or as if where it was raised first
+            self._leave(NO_LINE, raises=True)  # the event shows this line or that of the first raise
         elif instruction.op == "RERAISE":
             self._go(self.code.start, instruction.handler)
             self._ahead.append(instruction.handler or 0)
@@ -243,7 +244,7 @@ class Successors:
             self._go(index, self.code.following(index))
 
     def _unwind(self, index: int, instruction: Instruction) -> None:
-        """Let an exception that was shown leave an instruction."""
+        """Let a shown exception leave an instruction."""
         if instruction.handler is None:
             self._leave(instruction.line, raises=True)
         self._go(index, instruction.handler)
@@ -266,35 +267,35 @@ class Successors:
         self.options += [Option(Step(Event.RETURN, shown), raises=raises) for shown in self._lines(line)]
 
     def _lines(self, line: int) -> Iterable[int]:
-        """Return the lines that an instruction may show: without one of its own, any."""
+        """Return the lines that an instruction may show: any, if it has none."""
         return {other.line for other in self.code.instructions} - {NO_LINE} if line == NO_LINE else (line,)
 
 
 class Walk:
-    """All stacks that agree with the frames read so far; it says what may follow. It does not change: `advance` gives another."""
+    """All stacks that agree with the frames so far. Immutable."""
 
     def __init__(self, flow: ControlFlow, stack: Stack, exceptions: Exceptions) -> None:
         self.flow, self._stack, self._exceptions = flow, stack, exceptions
         successors = [flow.successors(point) for point in stack.top]
-        self._options = [option for one in successors for option in one.options]
+        self._options = [option for point_successors in successors for option in point_successors.options]
         if exceptions == "caught" and not stack.stops:
             caught = [option for option in self._options if option.caught]
             self._options, self._exceptions = (caught, exceptions) if caught else (self._options, "all")
-        callers = frozenset(caller for one in successors for caller in one.callers)
+        callers = frozenset(caller for point_successors in successors for caller in point_successors.callers)
         calls = ((callers if flow.effects.plain else stack.top, flow.called), (stack.top, flow.closed))
         self._calls = calls if stack.below is not None else ()
-        """Frames as they wait, and what each of them may call; one that calls nothing itself goes on as if nothing had been."""
+        """Waiting frames and what each may call. A frame that calls nothing itself continues as if nothing had been called."""
 
     def allowed(self) -> frozenset[Step]:
         """Return every event and line that can come next.
 
-        With exceptions `caught` those are left out that no handler and nothing unknown can catch, until nothing else is left.
+        With exceptions `caught`, those that nothing can catch are left out unless nothing else remains.
         """
         known = frozenset(option.step for option in self._options)
         return known.union(*(called for callers, called in self._calls if callers))
 
     def advance(self, steps: Set[Step]) -> Walk | None:
-        """Return the walk after a frame that is one of some steps of one event; None if none is allowed."""
+        """Return the walk after one of some steps of one event; None if not allowed."""
         chosen = [option for option in self._options if option.step in steps]
         top = {option.frame for option in chosen if option.frame is not None}
         callers = {option.caller for option in chosen if option.caller is not None}
@@ -319,7 +320,7 @@ class Walk:
         return self._with(stack.below._replace(top=frozenset(back)))
 
     def after(self, event: Event | None, source: str) -> Walk | None:
-        """Return the walk after a frame as it shows itself: lines with one text are not told apart. None if it is not allowed."""
+        """Return the walk after a frame, by event and line text; None if not allowed."""
         return self.advance(
             {step for step in self.allowed() if (step.event, self.flow.source(step)) == (event, source)}
         )

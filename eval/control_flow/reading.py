@@ -1,4 +1,4 @@
-"""A program's bytecode, read by the interpreter that runs it."""
+"""Bytecode of a program, read by the interpreter that runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remedy.eval.control_flow.bytecode import Bytecode, Code, ControlFlowError, 
 from remedy.processes import ask
 from remedy.settings import ConfigError
 
-# Reading needs two modules of this package and nothing that is installed, so any interpreter can do it.
+# Imports two modules of this package and nothing installed, so that any interpreter can run it.
 _READ = """
 import json, sys, types
 paths = {"remedy": [], "remedy.data_gen": [], "remedy.data_gen.execution": [sys.argv[1]], "remedy.eval.control_flow": [sys.argv[2]]}
@@ -32,14 +32,19 @@ json.dump(reply, sys.stdout)
 
 
 def bytecode_of(program: Program, python: str | None) -> Bytecode:
-    """Return a program's bytecode as the interpreter `python` compiles it; None: ours."""
+    """Return a program's bytecode as the interpreter `python` (None: this one) compiles it.
+
+    Raises:
+        ControlFlowError: it cannot be read.
+        ProgramError: the program does not compile or has no entry point.
+    """
     interpreter = isolation.find_interpreter(python).path
     if interpreter == sys.executable:
         return read_bytecode(program)
     folders = [str(Path(module).resolve().parent) for module in (isolation.__file__, __file__)]
-    asked = json.dumps({"code": program.code, "name": program.name})
+    request = json.dumps({"code": program.code, "name": program.name})
     try:
-        reply = json.loads(ask(interpreter, _READ, *folders, given=asked))
+        reply = json.loads(ask(interpreter, _READ, *folders, given=request))
     except ConfigError as error:
         raise ControlFlowError(f"{program.name}: its bytecode could not be read: {error}") from None
     if "bytecode" not in reply:
@@ -47,4 +52,7 @@ def bytecode_of(program: Program, python: str | None) -> Bytecode:
             raise ProgramError(*reply["program"])
         raise ControlFlowError(f"tracer.python: {reply['control_flow']}")
     codes, *rest = reply["bytecode"]
-    return Bytecode([Code([Instruction(*instruction) for instruction in own], start) for own, start in codes], *rest)
+    return Bytecode(
+        [Code([Instruction(*instruction) for instruction in instructions], start) for instructions, start in codes],
+        *rest,
+    )

@@ -1,27 +1,28 @@
-"""Decoding under a constraint, which knows the program and no truth: what must come is fed, where several tokens may come the model
-chooses among them, and text is its own until it ends it."""
+"""Decoding under a constraint, which knows the program and not the true trace.
+
+A certain token is fed. Among several allowed tokens the model chooses, and it writes free text itself.
+"""
 
 from __future__ import annotations
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.eval.decoding.cursor import Cursor
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.decoding.protocol import Cut, Held, Place, continued
+from remedy.eval.decoding.protocol import ConstraintState, Cut, TokenOrigin, allowed_continuation
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class ConstrainedCursor(Cursor):
-    """Walks a trace from where its prompt ends. The model writes one run, to the end-of-text token, as if it were free.
+    """Cursor over a trace that is written under a constraint, as one run.
 
-    `truth`: its context is the prompt; what follows, if anything does, is guessed to be written next, and changes no token.
-    `max_new_tokens`: limit on the tokens of the trace, as where it is written freely: those that are certain count. What ends a text,
-    the closing token or any special one, is the model's; in the trace stands the closing one.
+    `truth`: its context is the prompt; its other tokens serve as a draft alone. `max_new_tokens` includes certain tokens. Any
+    special token ends a free text; the trace then holds the closing one.
     """
 
     def __init__(
         self,
         truth: Encoded,
-        start: Place,
+        start: ConstraintState,
         tokenizer: TraceTokenizer,
         max_new_tokens: int,
         longest: int | None = None,
@@ -30,38 +31,36 @@ class ConstrainedCursor(Cursor):
         super().__init__(truth, FREE, tokenizer, False, max_new_tokens, longest, memory)
         self.runs = [(0, self.offset, True), (self.offset, len(truth.ids), False)]
         self.written = 1
-        self.place = start
+        self.state = start
         self.allowed = start.allowed()
-        self.held: list[Held] = []
 
     @property
     def settled(self) -> bool:
-        return self.done or self.waits or self._full or self.place.done or self.allowed.certain is not None
+        return self.done or self.waits or self._full or self.state.done or self.allowed.certain is not None
 
     @property
-    def among(self) -> list[int] | None:
+    def choices(self) -> list[int] | None:
         if self.settled:
             return None
         return None if self.allowed.text else sorted(self.allowed.ids)
 
-    def resumed(self, tokens: list[int], count: int) -> list[int]:
-        return continued(self.place, tokens, count)
+    def complete_draft(self, tokens: list[int], count: int) -> list[int]:
+        return allowed_continuation(self.state, tokens, count)
 
     @property
     def remaining(self) -> int:
-        """Return how many tokens may yet be written, with those that are certain."""
         return self.max_new_tokens - len(self.current)
 
     def prompt(self) -> list[int]:
-        """All that is seen here, with what is certain after it."""
+        """Return all that is seen here, with the certain tokens that follow it."""
         self.run = 1
         while not self._full and (token := self.allowed.certain) is not None:
-            self._write(token, 0.0, Held(certain=True))
-            self.sight.take(token, token == self.frame_end)
+            self._write(token, 0.0, TokenOrigin(certain=True))
+            self.remembered.take(token, token == self.frame_end)
         self.waits = False
-        tokens = self.sight.tokens()
+        tokens = self.remembered.tokens()
         self.read = len(tokens)
-        if self.place.done:
+        if self.state.done:
             self._close(complete=True)
         elif self.longest is not None and self.read > self.longest:
             self._cut()
@@ -69,38 +68,32 @@ class ConstrainedCursor(Cursor):
 
     @property
     def _full(self) -> bool:
-        """Say if a limit ends the trace here, or nothing at all may follow."""
-        stuck = not self.allowed.ids and not self.place.done
+        stuck = not self.allowed.ids and not self.state.done
         return stuck or len(self.current) >= self.max_new_tokens
 
     def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
         if self.done:
             return None
-        if self.place.done or self._full:
-            self._close(complete=self.place.done)
+        if self.state.done or self._full:
+            self._close(complete=self.state.done)
             return None
         allowed = self.allowed
         if allowed.certain is not None:
-            return self._write(allowed.certain, 0.0, Held(certain=True))
+            return self._write(allowed.certain, 0.0, TokenOrigin(certain=True))
         token, changed = predicted, cut.changed
         if allowed.closing is not None and self.tokenizer.is_special(predicted):
             token, changed = allowed.closing, predicted != allowed.closing
-        held = Held(False, len(allowed.ids) * (not allowed.text), cut.mass, changed)
-        return self._write(token, logprob, held)
+        origin = TokenOrigin(False, len(allowed.ids) * (not allowed.text), cut.mass, changed)
+        return self._write(token, logprob, origin)
 
-    def _write(self, token: int, logprob: float, held: Held) -> int:
-        after = self.place.after(token)
+    def _write(self, token: int, logprob: float, origin: TokenOrigin) -> int:
+        after = self.state.after(token)
         assert after is not None, f"token {token} was taken, and is not allowed"
-        at = self.runs[1][0] + len(self.current)
-        self.in_step &= at < len(self.ids) and self.ids[at] == token
-        self.place, self.allowed = after, after.allowed()
+        position = self.runs[1][0] + len(self.current)
+        self.in_step &= position < len(self.ids) and self.ids[position] == token
+        self.state, self.allowed = after, after.allowed()
         self.current.append(token)
         self.logprobs.append(logprob)
-        self.held.append(held)
-        self.listener(token, logprob, held)
+        self.origins.append(origin)
+        self.listener(token, logprob, origin)
         return token
-
-    def _close(self, complete: bool) -> None:
-        held = tuple(self.held)
-        super()._close(complete)
-        self.generated[-1] = self.generated[-1]._replace(held=held)

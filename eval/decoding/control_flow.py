@@ -1,8 +1,7 @@
-"""Tokens that a program's control flow allows next in a written trace.
+"""Token masks from a program's control flow.
 
-Between separators, which are ids and never text, an event is one token and an ACTION is one of a few source lines, each of which a
-tokenizer cuts in one way: a trie over the frames that may come says which tokens may follow (De Cao et al., "Autoregressive entity
-retrieval", 2021). STATE and VALUE are free text. What is allowed alone need not be asked of a model.
+Separators and events are special tokens, and an action is one of a few source lines, so a trie over the possible frames gives the
+allowed tokens (De Cao et al., "Autoregressive entity retrieval", 2021). State and value are free text.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from remedy.models.tokenizer import TraceTokenizer
 
 WITH_LOCALS = frozenset({Event.CALL, Event.LINE})
 Symbols = tuple[int, ...]
-"""Tokens, and free texts: `~token` is a text that this token closes."""
+"""Tokens and free texts: `~token` is a free text that this token closes."""
 
 
 class Trie:
-    """Frames that have beginnings in common. One that ends has `steps`: what it may stand for."""
+    """Prefix tree over frames. At a frame's end, `steps` holds what it may stand for."""
 
     __slots__ = ("next", "steps")
 
@@ -43,15 +42,15 @@ class Trie:
 
     @property
     def closing(self) -> int | None:
-        """Return the token that closes the free text that comes next; None if none does."""
+        """Return the token that closes the free text next; None if none follows."""
         return next((~symbol for symbol in self.next if symbol < 0), None)
 
 
 class TraceGrammar:
-    """The traces of one program as a tokenizer and a format write them.
+    """Grammar of one program's traces for a tokenizer and a format.
 
     Raises:
-        ControlFlowError: as `check`.
+        ControlFlowError: as in `check`.
     """
 
     def __init__(
@@ -75,13 +74,13 @@ class TraceGrammar:
 
     @staticmethod
     def check(format: str, reveal: RevealConfig) -> None:
-        """Say if traces that are written so can be told.
+        """Check that control flow can follow this format and these states.
 
         Raises:
-            ControlFlowError: the format has no events to tell frames by, or frames are left out.
+            ControlFlowError: the format writes no events, or frames are left out.
         """
         if not isinstance(FORMATS[format], Cwm):
-            known = ", ".join(name for name, one in FORMATS.items() if isinstance(one, Cwm))
+            known = ", ".join(name for name, writer in FORMATS.items() if isinstance(writer, Cwm))
             raise ControlFlowError(
                 f"format: {format} does not write events, which control flow goes by; use one of {known}"
             )
@@ -92,23 +91,25 @@ class TraceGrammar:
             )
 
     def start(self, exceptions: Exceptions = "all") -> TokenWalk:
-        """After the prompt, which in most formats ends with the entry's CALL. `exceptions`: see `ControlFlow.start`."""
+        """Return the state after the prompt, which in most formats ends with the entry's CALL.
+
+        `exceptions`: see `ControlFlow.start`.
+        """
         walk = self.flow.start(exceptions)
         if self.seeded:
             after = walk.advance(walk.allowed())
             assert after is not None
             walk = after
-        return self.at(walk)
+        return self.state_at(walk)
 
-    def at(self, walk: Walk) -> TokenWalk:
-        """Return where the next frame begins."""
+    def state_at(self, walk: Walk) -> TokenWalk:
         return TokenWalk(self, walk, self.frames(walk.allowed()))
 
     def _frames(self, allowed: frozenset[Step]) -> Trie:
-        found = Trie()
+        trie = Trie()
         for step in allowed:
-            found.add(self.frame(step), step)
-        return found
+            trie.add(self.frame(step), step)
+        return trie
 
     def _frame(self, step: Step) -> Symbols:
         special, event = self.tokenizer.special_ids, step.event
@@ -124,12 +125,12 @@ class TraceGrammar:
 
 @dataclass(slots=True, eq=False)
 class TokenWalk:
-    """A place in a trace that is being written. It does not change: `after` gives another, so that guesses can be taken back."""
+    """Immutable state of the grammar within a trace."""
 
     grammar: TraceGrammar
     walk: Walk
     node: Trie
-    """How far the frame is written that comes after those that `walk` has read."""
+    """Position in the frame that follows those which `walk` has read."""
 
     @property
     def done(self) -> bool:
@@ -145,4 +146,4 @@ class TokenWalk:
             text = self.node.closing is not None and not self.grammar.tokenizer.is_special(token)
             return self if text else None
         walk = self.walk.advance(node.steps)
-        return TokenWalk(self.grammar, self.walk, node) if walk is None else self.grammar.at(walk)
+        return TokenWalk(self.grammar, self.walk, node) if walk is None else self.grammar.state_at(walk)

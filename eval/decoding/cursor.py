@@ -1,22 +1,24 @@
-"""Forced decoding: a walk over one example that hands out the tokens that are fed (`forcings`) and takes those that a model writes."""
+"""Forced decoding: a cursor feeds tokens of some roles and takes the model's for others."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
-from remedy.eval.decoding.context_window import Sight
-from remedy.eval.decoding.protocol import FREELY, UNCUT, Cut, Held, TokenListener, ignore_token
+from remedy.data_gen.window_examples import context_size
+from remedy.eval.decoding.memory import RememberedTokens
+from remedy.eval.decoding.protocol import UNCONSTRAINED, UNCUT, Cut, TokenListener, TokenOrigin, ignore_token
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Generated(NamedTuple):
-    """Tokens generated in place of the true ones from `start` to `stop` (exclusive), with the log-probability of each.
+    """Tokens generated in place of the true ones from `start` to `stop` (exclusive).
 
-    `complete` is false when a limit cut them. `held`: under a constraint, how each came about; a token that was fed has the
-    log-probability 0, one that ends a text that of the special token which the model wrote for it.
+    `complete` is false if a limit cut the run. `origins`: under a constraint, the origin of each token. Fed tokens have
+    log-probability 0; a closing token has that of the special token which the model wrote for it.
     """
 
     start: int
@@ -24,28 +26,24 @@ class Generated(NamedTuple):
     ids: list[int]
     logprobs: list[float]
     complete: bool
-    held: tuple[Held, ...] = ()
+    origins: tuple[TokenOrigin, ...] = ()
 
     @property
-    def asked(self) -> int:
-        """Count those that the model wrote."""
-        return len(self.ids) - sum(one.certain for one in self.held)
+    def written_count(self) -> int:
+        return len(self.ids) - sum(origin.certain for origin in self.origins)
 
 
 class Cursor:
-    """Walks one example: hands out fed tokens, takes generated ones, and knows when a generated run ends.
+    """Cursor over one example: feeds tokens, takes generated ones and ends runs.
 
-    It knows no model: whoever asks one, here or on a server, hands it what was predicted, and may guess what is read next: from what is
-    `ahead` in the truth or, out of step, from what the run looks like. Guesses change nothing but how often the model is asked.
+    It calls no model: the caller passes predictions in, and may draft what is `ahead`. Drafts change no result.
 
-    A run between fed tokens ends when the model writes the token that truly follows it or any special token, neither of
-    which belongs to it, or at a limit, which alone ends it where `exact` is asked for; an event is a run of its own, of one
-    token, whatever that is. A run at the end of the example ends with the end-of-text token. `longest`: how many tokens the
-    model can read at once; where a row comes to it, its run is cut, and later runs are left empty.
+    A run between fed tokens ends before the true next token, before any special token, or at a limit; with `exact`, only at the
+    length of the true run. An event is a run of one token. The last run ends with the end-of-text token. `longest`: most tokens
+    that the model can read; at this length the run is cut and later runs stay empty.
 
-    `memory`: which frames it sees before the one that it is at (None: all). Where it forgets one it waits to be read anew. Frames
-    that are written freely end where the model says so; else, and where every token has its place, they are the true ones. What they
-    are, calls or returns, the tokens say that it has read, whoever wrote them.
+    `memory`: which frames are seen before the current one (None: all). When one is forgotten, the row `waits` to be read again.
+    Frames end at FRAME_SEP where the model writes the structure, else where the true ones end.
     """
 
     def __init__(
@@ -67,9 +65,8 @@ class Cursor:
         self.runs = runs_of(truth, fed)
         self.written = max((number for number, (_, _, is_fed) in enumerate(self.runs) if not is_fed), default=-1)
         self.run = 0
-        context = next((at for at, role in enumerate(truth.roles) if role != Role.CONTEXT), len(truth.ids))
-        self.offset = context if Role.CONTEXT in fed else 0
-        self.sight = Sight(truth.ids[: self.offset], memory, tokenizer.special_ids)
+        self.offset = context_size(truth.roles) if Role.CONTEXT in fed else 0
+        self.remembered = RememberedTokens(truth.ids[: self.offset], memory, tokenizer.special_ids)
         self.waits = True
         own = Role.STRUCTURE not in fed and not exact
         self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None
@@ -78,6 +75,7 @@ class Cursor:
         self.longest = longest
         self.current: list[int] = []
         self.logprobs: list[float] = []
+        self.origins: list[TokenOrigin] = []
         self.generated: list[Generated] = []
         self.listener: TokenListener = ignore_token
 
@@ -86,13 +84,13 @@ class Cursor:
         return self.run == len(self.runs)
 
     @property
-    def over(self) -> bool:
-        """Say if nothing is left for the model to write: what is fed after its last run is read for nothing."""
+    def finished(self) -> bool:
+        """Return whether the model has nothing left to write."""
         return self.run > self.written
 
     @property
     def settled(self) -> bool:
-        """Say if the next token, or the end, is known without asking the model."""
+        """Return whether the next token, or the end, is known without a prediction."""
         if self.done or self.waits:
             return True
         start, stop, is_fed = self.runs[self.run]
@@ -102,80 +100,88 @@ class Cursor:
         return ended is not None and (last or (ended and self.runs[self.run + 1][2]))
 
     def ahead(self, most: int) -> tuple[int, list[int]] | None:
-        """Find where in the truth the row is, as long as what is read is in step with it, and at most so many true tokens that
-        follow and are seen together; None in a run that has left it."""
+        """Return the row's true position and up to `most` true tokens seen after it.
+
+        None if the run has left the truth.
+        """
         if self.done or not self.in_step:
             return None
         start, _, is_fed = self.runs[self.run]
-        place = start + (self.offset if is_fed else len(self.current))
-        stop = min(len(self.ids), place + most)
-        seen = self.sight.reach((self.ids[at], self._is_last(at)) for at in range(place, stop))
-        return place, list(self.ids[place : stop if seen is None else place + seen])
+        position = start + (self.offset if is_fed else len(self.current))
+        stop = min(len(self.ids), position + most)
+        seen = self.remembered.reach(
+            (self.ids[index], ends_frame(self.frames, index)) for index in range(position, stop)
+        )
+        return position, list(self.ids[position : stop if seen is None else position + seen])
 
     @property
-    def among(self) -> list[int] | None:
-        """The tokens that the next one is chosen among; None: all there are, or it is settled."""
+    def choices(self) -> list[int] | None:
+        """Return the tokens that the model chooses among; None for all, or if settled."""
         return None
 
-    def resumed(self, tokens: list[int], count: int) -> list[int]:
-        """Cut tokens that may be read next after the first that ends the run, and add what is fed after it; at most `count`."""
+    def complete_draft(self, tokens: list[int], count: int) -> list[int]:
+        """Cut a draft at the run's end and append fed tokens up to `count`."""
         stop = self.runs[self.run][1]
         if stop == len(self.ids):
             return tokens
-        for at, token in enumerate(tokens):
+        for position, token in enumerate(tokens):
             if token == self.ids[stop] or self.tokenizer.is_special(token):
-                return [*tokens[:at], *self.ids[stop : stop + count - at]]
+                return [*tokens[:position], *self.ids[stop : stop + count - position]]
         return tokens
 
     @property
     def remaining(self) -> int:
-        """Count the tokens that the model may yet write of its run, with the one that ends it where that is not read."""
-        start, stop, last, length = self._writing()
+        """Count the tokens that the model may still write in its run, with its end."""
+        start, stop, last, length = self._current_run()
         if self.roles[start] == Role.EVENT and not last:
             return 1
         return self._limit(stop - start, last) - length + (not last and not self.exact)
 
     @property
     def stops(self) -> list[int]:
-        """The tokens of which any ends the model's run."""
-        start, stop, last, _ = self._writing()
+        start, stop, last, _ = self._current_run()
         if last:
-            forgets = self.frame_end is not None and self.sight.forgets
+            forgets = self.frame_end is not None and self.remembered.forgets
             return [self.tokenizer.eos_id, self.tokenizer.special_ids[Special.FRAME_SEP]][: 1 + forgets]
         if self.exact or self.roles[start] == Role.EVENT:
             return []
         return sorted({*self.tokenizer.special_ids.values(), self.ids[stop]})
 
-    def _writing(self) -> tuple[int, int, bool, int]:
-        """Start and stop of the run that the model's next token is of, whether it is the last, and how much of it is written."""
+    def _current_run(self) -> tuple[int, int, bool, int]:
+        """Return start, stop, whether last, and written length of the model's next run."""
         first = self.run
         if self.current and self.run < self.written and self.roles[self.runs[self.run][0]] == Role.EVENT:
-            first += 1  # an event is one token, and the next one is of what follows
+            first += 1  # an event is one token, so the next token belongs to the next run
         run = next(number for number in range(first, len(self.runs)) if not self.runs[number][2])
         return *self.runs[run][:2], run + 1 == len(self.runs), len(self.current) if run == self.run else 0
 
     def prompt(self) -> list[int]:
-        """Collect what the model reads at once: all that is seen here, and what is fed before the next token that it writes, if it
-        writes any; else, or where that is more than it can read, the example is done."""
+        """Return all tokens that the model reads at once, up to its next prediction.
+
+        The example is done if nothing is left to predict, or the prompt is too long.
+        """
         start, stop, is_fed = self.runs[self.run]
         if is_fed:
-            for at in range(start + self.offset, stop):
-                self.sight.take(self.ids[at], self._is_last(at))
+            for position in range(start + self.offset, stop):
+                self.remembered.take(self.ids[position], ends_frame(self.frames, position))
             self.run, self.offset = self.run + 1, 0
         self.waits = False
-        tokens = self.sight.tokens()
+        tokens = self.remembered.tokens()
         self.read = len(tokens)
         if self.longest is not None and self.read > self.longest:
             self._cut()
         return tokens
 
     def next_token(self, predicted: int, logprob: float, cut: Cut = UNCUT) -> int | None:
-        """The token that is read next; `predicted`: what was written, one of those to choose `among`. None: complete, or waits."""
+        """Return the token to read next; None if the example has ended or waits.
+
+        `predicted`: the model's choice, one of `choices`.
+        """
         token = None if self.waits else self._next(predicted, logprob, cut)
         if token is None:
             return None
         self.read += 1
-        self.waits = self.sight.take(token, self._closes(token))
+        self.waits = self.remembered.take(token, self._closes(token))
         if self.waits:
             return None
         if self.longest is not None and self.read > self.longest:
@@ -184,17 +190,12 @@ class Cursor:
         return token
 
     def _closes(self, token: int) -> bool:
-        """Say if a token that was just handed out is the last of its frame."""
         if self.frame_end is not None:
             return token == self.frame_end
         start, _, is_fed = self.runs[self.run]
         if is_fed:
-            return self._is_last(start + self.offset - 1)
-        return self.exact and self._is_last(start + len(self.current) - 1)
-
-    def _is_last(self, at: int) -> bool:
-        """Say if a place of the true sequence is the last of its frame, and another follows."""
-        return at + 1 < len(self.frames) and self.frames[at] != self.frames[at + 1]
+            return ends_frame(self.frames, start + self.offset - 1)
+        return self.exact and ends_frame(self.frames, start + len(self.current) - 1)
 
     def _next(self, predicted: int, logprob: float, cut: Cut) -> int | None:
         while not self.done:
@@ -212,12 +213,12 @@ class Cursor:
             self.in_step &= start + len(self.current) < stop and self.ids[start + len(self.current)] == predicted
             self.current.append(predicted)
             self.logprobs.append(logprob)
-            self.listener(predicted, logprob, FREELY)
+            self.listener(predicted, logprob, UNCONSTRAINED)
             return predicted
         return None
 
     def _ended(self, start: int, stop: int, predicted: int | None = None) -> bool | None:
-        """Say if the run, which ends before the predicted token (None: whatever that is), is complete; None: it goes on."""
+        """Return whether the run, ended before the predicted token, is complete; None if it continues."""
         last = self.run + 1 == len(self.runs)
         if self.roles[start] == Role.EVENT and not last:
             return True if self.current else None
@@ -230,7 +231,6 @@ class Cursor:
         return self.exact and not last if len(self.current) >= self._limit(stop - start, last) else None
 
     def _cut(self) -> None:
-        """End the example here, its last token having no room to be read."""
         while not self.done:
             if self.runs[self.run][2]:
                 self.run += 1
@@ -244,16 +244,23 @@ class Cursor:
 
     def _close(self, complete: bool) -> None:
         start, stop, _ = self.runs[self.run]
-        found = Generated(start, stop, self.current, self.logprobs, complete)
-        self.generated.append(found)
+        self.generated.append(Generated(start, stop, self.current, self.logprobs, complete, tuple(self.origins)))
         self.current, self.logprobs, self.in_step = [], [], True
         self.run += 1
 
 
 def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]:
-    """Maximal stretches of fed and of other tokens, as (start, stop, fed); an event between fed separators stands alone."""
+    """Return the maximal runs of fed and of other tokens as (start, stop, fed).
+
+    An event between fed separators is a run of its own.
+    """
     flags = [role in fed for role in truth.roles]
     alone = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
     events = [role in alone for role in truth.roles]
     borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
     return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]
+
+
+def ends_frame(frames: Sequence[int], position: int) -> bool:
+    """Return whether a true position ends its frame and another follows."""
+    return position + 1 < len(frames) and frames[position] != frames[position + 1]

@@ -1,4 +1,4 @@
-"""Settings of a server that runs the model in place of this process."""
+"""Settings of a model server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from remedy.settings import Settings
 
 KEY = "REMEDY_API_KEY"
-"""The environment variable with the server's key, if it asks for one: no configuration or record holds it."""
+"""Environment variable with the server's key. No configuration or record holds the key."""
 
 
 class Backend(Settings):

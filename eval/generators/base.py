@@ -1,7 +1,7 @@
-"""Interface of generators: one is given requests and which of their roles are fed, and gives back what a model wrote.
+"""Interface of generators, which decode traces.
 
-To add one, write it in a file of its own, and choose it in `checkpoint.generator_of`. `cursor_of` says what is fed and where a run
-ends, whoever asks a model.
+To add one, write it in a file of its own and choose it in `checkpoint.generator_of`. `cursor_of` decides what is fed and where runs
+end.
 """
 
 from __future__ import annotations
@@ -10,95 +10,99 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.constrained import ConstrainedCursor
 from remedy.eval.decoding.cursor import Cursor, Generated, runs_of
-from remedy.eval.decoding.protocol import Place, TokenListener, ignore_token
+from remedy.eval.decoding.protocol import ConstraintState, TokenListener, ignore_token
 from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Request(NamedTuple):
-    """An example that is to be written."""
+    """Example to be written."""
 
     example: Encoded
-    start: Place | None = None
-    """Under a constraint, where its trace begins."""
+    start: ConstraintState | None = None
+    """State of the constraint at the start of the trace; None without a constraint."""
     listener: TokenListener = ignore_token
-    """Is told its tokens while it is written; where memory runs out and it is written anew, from the first on again."""
+    """Callback for each written token. After an out-of-memory error the example is written again, from its first token."""
 
 
-def requests(examples: Iterable[Encoded], starts: Iterable[Place] = ()) -> list[Request]:
-    """A request for each example. `starts`: under a constraint, where their traces begin."""
-    return [Request(*both) for both in zip_longest(examples, starts)]
+def make_requests(examples: Iterable[Encoded], starts: Iterable[ConstraintState] = ()) -> list[Request]:
+    """Return a request for each example. `starts`: states of a constraint."""
+    return [Request(*pair) for pair in zip_longest(examples, starts)]
 
 
-class Writing(NamedTuple):
-    """Roles that are fed, and where the model's runs end."""
+class DecodingOptions(NamedTuple):
+    """Decoding options: the roles that are fed, and where the model's runs end."""
 
     fed: frozenset[Role]
     exact: bool = False
     """Whether a run has as many tokens as the true one (one-token formats)."""
     max_new_tokens: int = 4096
-    """Limit on the tokens of a run that nothing follows."""
+    """Limit on the tokens of the last run."""
     predicted: frozenset[Role] = frozenset()
-    """With every role fed (teacher forcing): the roles for which it is asked what the model would write in place of each token."""
+    """Under teacher forcing: roles whose tokens are predicted."""
     memory: Memory | None = None
-    """Which frames the model sees before the one that it is at; None: all."""
+    """Which frames the model sees before the current one; None: all."""
     constraint: str = ""
-    """What holds the model to some tokens (`eval.decoding.constraints`)."""
+    """Name of the constraint (`eval.decoding.constraints`); empty without one."""
 
 
-class Written(NamedTuple):
-    """Tokens that a model wrote of one example."""
+class ModelOutput(NamedTuple):
+    """Model output for one example."""
 
     runs: list[Generated]
     near_ties: int = 0
-    """Tokens at which its two likeliest were nearer than rounding, so that the least change of its arithmetic may write another."""
+    """Number of tokens whose two likeliest candidates were closer than rounding."""
 
 
-Done = Callable[[int, Written], None]
-"""Is told the number of a request and what was written of it, as soon as it is."""
+OnWritten = Callable[[int, ModelOutput], None]
+"""Callback with the number of a request and its output, as soon as the output is complete."""
 
 
-def ignore(number: int, written: Written) -> None:
-    """No-op callback."""
+def ignore_output(number: int, output: ModelOutput) -> None:
+    """Do nothing."""
 
 
 class Writer(Protocol):
-    """Whatever writes traces greedily: each token the likeliest after all that was written and fed before it."""
+    """Greedy writer of traces: each token is the likeliest next one."""
 
     @property
     def limit(self) -> int | None:
-        """Return how many tokens of a sequence can be read at all; None if there is no end."""
+        """Return the longest readable sequence in tokens; None without a limit."""
 
-    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
-        """Write each example, in their order. One that is longer than `limit` must not be given. `done`: is told of each, in any
-        order."""
+    def generate(
+        self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten = ignore_output
+    ) -> list[ModelOutput]:
+        """Write each example and return outputs in the order of the requests.
+
+        Examples may not be longer than `limit`. `on_written` is called in any order.
+        """
 
 
 class Generator(Writer, Protocol):
-    """A model that writes traces."""
+    """Model that writes traces."""
 
     name: str
-    """What messages call the model."""
+    """Name of the model in messages."""
 
     @property
     def context(self) -> ContextLimit | None:
-        """Return how many tokens the model was made to read, where that is known."""
+        """Return the context length of the model, if it is known."""
 
     def report(self) -> dict[str, Any]:
-        """Return how the model is read, to be kept beside results."""
+        """Return how the model is run, to be stored beside the results."""
 
 
-def cursor_of(asked: Request, writing: Writing, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
-    """Walks an example as it is to be written. `longest`: how many tokens the model can read."""
-    example, start, listener = asked
+def cursor_of(request: Request, options: DecodingOptions, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
+    """Return the cursor for a request. `longest`: most tokens that the model can read."""
+    example, start, listener = request
     cursor = (
-        Cursor(example, writing.fed, tokenizer, writing.exact, writing.max_new_tokens, longest, writing.memory)
+        Cursor(example, options.fed, tokenizer, options.exact, options.max_new_tokens, longest, options.memory)
         if start is None
-        else ConstrainedCursor(example, start, tokenizer, writing.max_new_tokens, longest, writing.memory)
+        else ConstrainedCursor(example, start, tokenizer, options.max_new_tokens, longest, options.memory)
     )
     cursor.listener = listener
     return cursor
@@ -107,7 +111,7 @@ def cursor_of(asked: Request, writing: Writing, tokenizer: TraceTokenizer, longe
 def predictions(
     truth: Encoded, predicted: frozenset[Role], ids: Sequence[int], logprobs: Sequence[float]
 ) -> list[Generated]:
-    """Return what a model predicted in place of each true token, as one run for every stretch whose roles were asked for."""
+    """Return predictions as one run per stretch of the predicted roles."""
     return [
         Generated(start, stop, list(ids[start:stop]), list(logprobs[start:stop]), True)
         for start, stop, is_fed in runs_of(truth, frozenset(Role) - predicted)

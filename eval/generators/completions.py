@@ -1,9 +1,8 @@
-"""Requests to vLLM, and its replies: token ids on both sides, never text.
+"""Requests to vLLM and its replies, as token ids and never as text.
 
-The form is that of OpenAI's `/v1/completions` with vLLM's additions `return_token_ids`, `prompt_logprobs`, `stop_token_ids`,
-`allowed_token_ids`, `structured_outputs` (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`, `vllm/v1/engine/logprobs.py`).
-It masks what a grammar does not allow before it takes log-probabilities (`raw_logprobs` too: `gpu_model_runner.py` masks the logits
-themselves), and never those of a prompt: under a grammar, what is cut is not told.
+The form is OpenAI's `/v1/completions` with vLLM's additions (vLLM 0.32: `vllm/entrypoints/openai/completion/protocol.py`,
+`vllm/v1/engine/logprobs.py`). vLLM masks logits before it computes log-probabilities (`gpu_model_runner.py`), except those of a
+prompt: under a grammar the removed probability is unknown.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from remedy.settings import UserError
 
 PATH = "/v1/completions"
 LIKELIEST = 2
-"""Of each token the two likeliest are asked for: which one it is, and by how much."""
+"""Number of likeliest tokens requested at each position: the best one and its margin."""
 GREEDY = {"temperature": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Penalties count without sampling too, and a server may take them from the model's generation_config.json unless they are given."""
+"""Penalties apply to greedy decoding too. Without these values a server may take them from the model's generation_config.json."""
 TOKENS = {
-    "ignore_eos": True,  # the model's own end is among the stops where it ends anything
+    "ignore_eos": True,  # the end of text is in `stops` wherever it ends a run
     "skip_special_tokens": False,
     "spaces_between_special_tokens": False,
     "add_special_tokens": False,
@@ -33,17 +32,19 @@ TOKENS = {
     "return_tokens_as_token_ids": True,
     "logprobs": LIKELIEST,
 }
-"""Every token is sent and returned as it is, by its id."""
+"""Send and return every token by its id, unchanged."""
 POSITIVE = 1e-3
-"""What rounding may make of the logarithm of a probability of 1."""
+"""Largest log-probability that rounding may give to a probability of 1."""
 LEAST = -math.log(2**31)
-"""The likeliest of all tokens has at least this log-probability: no vocabulary has more."""
+"""Smallest log-probability of the likeliest token: no vocabulary has more than 2**31 tokens."""
 FORM = f"vLLM gives ids from 0.10.2 on, and log-probabilities unless it has --logprobs-mode or --max-logprobs below {LIKELIEST}"
 
 
 class Question(NamedTuple):
-    """Request for at most `most` tokens after a prompt, up to one of `stops`, and for what would have been written in place of
-    `prompt[first:]`. `allowed`: ids that alone may be written; `grammar`: what may be, in llguidance's Lark."""
+    """Request for at most `most` tokens after a prompt, up to one of `stops`.
+
+    `first`: also predict `prompt[first:]`. `allowed`: the only ids that may be written. `grammar`: in llguidance's Lark dialect.
+    """
 
     prompt: list[int]
     most: int
@@ -54,7 +55,7 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A reply, read: the model that the server names, what it predicted, and the text of ids, as far as the server says it."""
+    """Parsed reply: the model it names, its predictions, and known texts of ids."""
 
     model: str
     predicted: Scores
@@ -62,11 +63,11 @@ class Answer(NamedTuple):
 
 
 class BadReply(UserError):
-    """A reply that lacks what was asked for, or contradicts itself."""
+    """Reply that lacks required content or contradicts itself."""
 
 
 class Reply(BaseModel):
-    """Part of a reply that is used. Other keys may stand beside it."""
+    """Part of a reply that is used. Other keys are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -78,7 +79,6 @@ Likeliest = Field(min_length=LIKELIEST)
 
 
 def _id(name: str) -> int:
-    """Return the id in `token_id:7`."""
     return int(name.removeprefix("token_id:"))
 
 
@@ -110,7 +110,11 @@ class _Completion(Reply):
 
 
 def checked(form: type[T], content: Any, cure: str) -> T:
-    """Return content of a server in the form that it must have, or raise a BadReply."""
+    """Return server content in the form that it must have.
+
+    Raises:
+        BadReply: it has another form.
+    """
     try:
         return form.model_validate(content)
     except ValidationError as error:
@@ -119,7 +123,7 @@ def checked(form: type[T], content: Any, cure: str) -> T:
 
 
 def ask(model: str, question: Question) -> dict[str, Any]:
-    """The content of a request."""
+    """Return the JSON content of a request."""
     prompt, most, stops, first, allowed, grammar = question
     content = {"model": model, "prompt": prompt, "max_tokens": most, "stop_token_ids": list(stops)}
     scored = {} if first is None else {"prompt_logprobs": LIKELIEST}
@@ -130,12 +134,16 @@ def ask(model: str, question: Question) -> dict[str, Any]:
 
 
 def read(reply: Mapping[str, Any], question: Question) -> Answer:
-    """Return what a reply says, or raise a BadReply."""
+    """Return the parsed reply to a request.
+
+    Raises:
+        BadReply: counts, token ids or log-probabilities do not fit the request.
+    """
     whole = checked(_Completion, reply, FORM)
     choice, usage, prompt = whole.choices[0], whole.usage, question.prompt
     first = len(prompt) if question.first is None else question.first
     ids, written = choice.token_ids, choice.logprobs.top_logprobs
-    scored = [place or {} for place in (choice.prompt_logprobs or [])[first:]]
+    scored = [candidates or {} for candidates in (choice.prompt_logprobs or [])[first:]]
     counts = usage.prompt_tokens, len(scored), usage.completion_tokens, len(written)
     if counts != (len(prompt), len(prompt) - first, len(ids), len(ids)) or len(ids) > question.most:
         raise BadReply(
@@ -143,12 +151,14 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
             f"were read and {counts[2]} written, and it gives the log-probabilities of {counts[1]} and {counts[3]}: something between "
             f"adds, cuts or strips tokens, without which a trace cannot be read: ask the server itself; {FORM}"
         )
-    places = [{token: about.logprob for token, about in place.items()} for place in scored] + written
-    if any(token not in place for token, place in zip(prompt[first:] + ids, places)):
+    candidates_at = [{token: entry.logprob for token, entry in candidates.items()} for candidates in scored] + written
+    if any(token not in candidates for token, candidates in zip(prompt[first:] + ids, candidates_at)):
         raise BadReply("the log-probabilities are not those of the token ids: something between changes tokens")
-    tokens = [min(place, key=lambda token: (-place[token], token)) for place in places[: len(scored)]] + ids
-    logprobs = [place[token] for token, place in zip(tokens, places)]
-    likeliest = [nlargest(2, place.values()) for place in places]
+    tokens = [
+        min(candidates, key=lambda token: (-candidates[token], token)) for candidates in candidates_at[: len(scored)]
+    ] + ids
+    logprobs = [candidates[token] for token, candidates in zip(tokens, candidates_at)]
+    likeliest = [nlargest(2, candidates.values()) for candidates in candidates_at]
     if not (question.allowed or question.grammar):
         if any(logprob < best - POSITIVE for logprob, (best, _) in zip(logprobs, likeliest)):
             raise BadReply(
@@ -157,5 +167,5 @@ def read(reply: Mapping[str, Any], question: Question) -> Answer:
             )
         if min(logprobs) < LEAST - POSITIVE:
             raise BadReply(f"what the server gives are no log-probabilities: {FORM}")
-    names = {token: about.decoded_token for place in scored for token, about in place.items()}
+    names = {token: entry.decoded_token for candidates in scored for token, entry in candidates.items()}
     return Answer(whole.model, Scores(tokens, logprobs, [best - next_best for best, next_best in likeliest]), names)

@@ -1,5 +1,8 @@
-"""Drafts of what is read next: the truth, as long as a row is in step with it, and where it comes back into step; else copies of what
-was read before (Saxena, "Prompt lookup decoding", 2023). A wrong draft costs time alone: the model judges it."""
+"""Drafts for speculative decoding.
+
+A draft is the truth while a row follows it, and where it returns to it; else a copy of tokens read before (Saxena, "Prompt lookup
+decoding", 2023). A wrong draft only costs time.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +13,40 @@ from collections.abc import Sequence
 from remedy.eval.decoding.cursor import Cursor
 
 GRAMS = (3, 1)
-"""Tokens that have to be alike for what followed them to be guessed again: fewer, where so many are nowhere."""
+"""Sizes of the n-grams that are looked up, in order: the shorter one only if the longer one is found nowhere."""
 LONGEST_MATCH = 64
-"""Tokens of a match that count: of two places the one with the longer match is taken, in the truth or in what was read."""
+"""Longest match that is counted, in tokens. Of two candidates, the one with the longer match is taken."""
 CANDIDATES = 8
-"""Places that are looked at on either side of the one where the row is expected, of those with the same last tokens."""
+"""Number of candidates examined on either side of the expected position."""
 
 
-class _Copied:
-    """A sequence that a row may follow: where every few of its tokens stand."""
+class _NgramIndex:
+    """Index of the n-grams of a sequence that a row may follow."""
 
     def __init__(self) -> None:
         self._seen = 0
         self._after: dict[tuple[int, ...], list[int]] = {}
 
-    def found(self, tokens: Sequence[int], read: Sequence[int], expected: int) -> tuple[int, int] | None:
-        """Return how many of the tokens before a place are those that were read last, and the place: the one with most, of all that
-        are near the expected one, and of that itself."""
-        self._grow(tokens)
-        places = next((places for size in GRAMS if (places := self._after.get(tuple(read[-size:])))), [])
-        middle = bisect(places, expected)
-        near = places[max(0, middle - CANDIDATES) : middle + CANDIDATES]
-        near += [expected] * (expected < len(tokens))
-        ranked = [(_matched(tokens, place, read), -abs(place - expected), place) for place in near]
+    def best_match(self, tokens: Sequence[int], read: Sequence[int], expected: int) -> tuple[int, int] | None:
+        """Return the length and position of the best match with the last tokens read.
+
+        Candidates are near the expected position.
+        """
+        self._add(tokens)
+        positions = next((positions for size in GRAMS if (positions := self._after.get(tuple(read[-size:])))), [])
+        middle = bisect(positions, expected)
+        candidates = positions[max(0, middle - CANDIDATES) : middle + CANDIDATES]
+        candidates += [expected] * (expected < len(tokens))
+        ranked = [
+            (_match_length(tokens, position, read), -abs(position - expected), position) for position in candidates
+        ]
         if not ranked:
             return None
-        matched, _, place = max(ranked)
-        return matched, place
+        matched, _, position = max(ranked)
+        return matched, position
 
-    def _grow(self, tokens: Sequence[int]) -> None:
-        """Take in all but what follows the last token, which nothing is known to follow."""
+    def _add(self, tokens: Sequence[int]) -> None:
+        """Add all tokens that have a successor."""
         for end in range(self._seen + 1, len(tokens)):
             for size in GRAMS:
                 if size <= end:
@@ -48,52 +55,54 @@ class _Copied:
 
 
 class Drafter:
-    """Drafts for one example. `cursor`: where the row stands in it."""
+    """Drafts for one example."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
-        self._truth = _Copied()
-        self._own = _Copied()
+        self._truth = _NgramIndex()
+        self._read = _NgramIndex()
         self._forgotten = 0
-        self._back = self._truthful = True
-        """Whether the last draft was of the truth, and whether the next is where both look as likely."""
+        self._drafted_truth = self._prefers_truth = True
+        """Whether the last draft came from the truth, and whether the truth is preferred if both candidates match equally."""
 
     def draft(self, read: Sequence[int], room: int, reach: int) -> list[int]:
-        """Return what may follow the tokens that were read: of the truth, in step, up to `room` tokens, else up to `reach`."""
+        """Return tokens that may follow: at most `room` on the truth, else `reach`."""
         cursor = self.cursor
         if not cursor.done and cursor.run + 1 == len(cursor.runs) and not cursor.runs[cursor.run][2]:
-            # Nothing is fed after the last run: what the row may not write is not read.
+            # Nothing is fed after the last run, so a longer draft would be read in vain.
             room = min(room, cursor.remaining)
         if (ahead := cursor.ahead(room)) is not None:
-            self._back = True
+            self._drafted_truth = True
             return ahead[1]
-        back = self._truth.found(cursor.ids, read, len(read) + self._forgotten)
-        copy = self._own.found(read, read, len(read))
+        in_truth = self._truth.best_match(cursor.ids, read, len(read) + self._forgotten)
+        in_read = self._read.best_match(read, read, len(read))
         count = min(room, reach)
-        if count < 1 or (back is None and copy is None):
+        if count < 1 or (in_truth is None and in_read is None):
             return []
-        self._back = copy is None or (back is not None and (back[0], self._truthful) > (copy[0], not self._truthful))
-        if back is not None and self._back:
-            return cursor.resumed(list(cursor.ids[back[1] : back[1] + count]), count)
-        assert copy is not None
-        tokens = list(read[copy[1] : copy[1] + count])
-        # Past what was read it copies itself, as the model does in a loop, which ends where the row may write no more.
+        prefers = self._prefers_truth
+        self._drafted_truth = in_read is None or (
+            in_truth is not None and (in_truth[0], prefers) > (in_read[0], not prefers)
+        )
+        if in_truth is not None and self._drafted_truth:
+            return cursor.complete_draft(list(cursor.ids[in_truth[1] : in_truth[1] + count]), count)
+        assert in_read is not None
+        tokens = list(read[in_read[1] : in_read[1] + count])
+        # A copy longer than its source repeats it: models that loop write such text until the limit.
         count = min(count, cursor.remaining)
-        return cursor.resumed((tokens * math.ceil(count / len(tokens)))[:count], count)
+        return cursor.complete_draft((tokens * math.ceil(count / len(tokens)))[:count], count)
 
-    def judged(self, right: bool) -> None:
-        """The last draft was right throughout, or not."""
-        self._truthful = self._back == right
+    def record_result(self, right: bool) -> None:
+        """Record whether the last draft was right throughout."""
+        self._prefers_truth = self._drafted_truth == right
 
     def renew(self, forgotten: int) -> None:
-        """Return to what is left where so many of the tokens that were read have been forgotten."""
-        self._own = _Copied()
+        """Forget the row's tokens, this number of which it no longer sees."""
+        self._read = _NgramIndex()
         self._forgotten += forgotten
 
 
-def _matched(sequence: Sequence[int], place: int, read: Sequence[int]) -> int:
-    """Return how many tokens before the place are those that were read last."""
+def _match_length(sequence: Sequence[int], position: int, read: Sequence[int]) -> int:
     count = 0
-    while count < min(LONGEST_MATCH, place, len(read)) and sequence[place - 1 - count] == read[-1 - count]:
+    while count < min(LONGEST_MATCH, position, len(read)) and sequence[position - 1 - count] == read[-1 - count]:
         count += 1
     return count

@@ -1,5 +1,8 @@
-"""JSON over HTTP to one server. What may pass is tried again with growing pauses: no reply in time, a dropped connection, a broken
-reply, a server that is busy or fails. What will not pass is one line."""
+"""JSON over HTTP to one server, with retries.
+
+Time-outs, dropped connections, broken replies and busy or failing servers are retried with growing pauses. Other failures become
+one line.
+"""
 
 from __future__ import annotations
 
@@ -23,33 +26,34 @@ from remedy.speed import duration
 log = logging.getLogger(__name__)
 BUSY = frozenset({408, 425, 429})
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
-"""Bounds in seconds of the first pause and of any: drawn below a bound that doubles, so that many do not come back at once."""
+"""Bounds of the first and of any pause, in seconds. Pauses are random below a doubling bound, so that clients do not return
+together."""
 CONNECT = 10.0
-"""Seconds that a connection may take."""
+"""Time-out for opening a connection, in seconds."""
 QUIET = 10.0
-"""Seconds between two lines that say that requests fail."""
+"""Least time between two warnings, in seconds."""
 LARGEST = 256 << 20
-"""Bytes of a reply; one of more is none that was asked for."""
+"""Largest accepted reply, in bytes."""
 
 
 class ServerClosed(UserError):
-    """A server that has not answered for as long as it was waited for."""
+    """Server that has not answered within the backend's patience."""
 
 
-class Refused(UserError):
-    """A request that a server will not answer, however often it is asked."""
+class RequestRefused(UserError):
+    """Request that a server rejects for good."""
 
 
-class _Passing(Exception):
-    """Failure that may pass."""
+class _TransientError(Exception):
+    """Failure that is retried."""
 
 
-class _Late(_Passing):
-    """No reply in time."""
+class _ReplyTimeout(_TransientError):
+    """Reply that did not come in time."""
 
 
 class HttpClient:
-    """A server's address. Connections are open inside `opened` alone. `most`: connections at a time.
+    """Client of one server, with connections inside `opened`. `most`: connections at a time.
 
     Raises:
         UserError: the key cannot be sent.
@@ -66,7 +70,6 @@ class HttpClient:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Connections of the running event loop."""
         async with httpx.AsyncClient(
             headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {self.key}"} if self.key else {})},
             limits=httpx.Limits(max_connections=self.most, max_keepalive_connections=self.most),
@@ -75,23 +78,27 @@ class HttpClient:
             yield
 
     async def look(self, path: str) -> Mapping[str, Any]:
-        """Return what is to be read at a path, at once or not at all: a UserError."""
+        """Return the content of a path, without retries.
+
+        Raises:
+            UserError: there is none.
+        """
         try:
             return await self._once("GET", path, None, self.backend.timeout)
-        except _Passing as error:
+        except _TransientError as error:
             url = self.backend.url + path
             raise UserError(f"{url}: {error}: is the server started, and is this its address?") from None
 
     async def ask(self, path: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The reply to a request, which is sent until there is one.
+        """Return the reply to a request, which is retried.
 
         Raises:
-            ServerClosed: there was none for as long as the backend's patience lasts.
-            Refused: the server will not answer it.
+            ServerClosed: there was no reply within the backend's patience.
+            Refused: the server rejects it.
         """
         begin, timeout = time.monotonic(), self.backend.timeout
         tries = AsyncRetrying(
-            retry=retry_if_exception_type(_Passing),
+            retry=retry_if_exception_type(_TransientError),
             wait=wait_random_exponential(FIRST_PAUSE, LONGEST_PAUSE),
             stop=stop_before_delay(self.backend.patience),
             before_sleep=self._warn,
@@ -102,13 +109,13 @@ class HttpClient:
             nonlocal timeout
             try:
                 return await self._once("POST", path, content, timeout)
-            except _Late:
+            except _ReplyTimeout:
                 timeout *= 2
                 raise
 
         try:
             return await tries(send)
-        except _Passing as error:
+        except _TransientError as error:
             passed = duration(time.monotonic() - begin)
             raise ServerClosed(f"{self.backend.url}{path}: {error}, for {passed}") from None
 
@@ -121,17 +128,19 @@ class HttpClient:
     async def _once(self, method: str, path: str, content: Any, seconds: float) -> Mapping[str, Any]:
         url, body = self.backend.url + path, bytearray()
         try:
-            # httpx's own time-out is between two bytes: one that sends a byte now and then would never reach it.
+            # httpx's time-out is between two bytes, so a server that trickles bytes would never reach it.
             async with asyncio.timeout(seconds), self._client.stream(method, url, json=content) as reply:
-                async for piece in reply.aiter_raw():  # a few bytes, compressed twice, would fill the memory
+                async for (
+                    piece
+                ) in reply.aiter_raw():  # raw: a small compressed reply could otherwise expand to fill the memory
                     body += piece
                     if len(body) > LARGEST:
                         raise UserError(f"{url}: a reply of more than {LARGEST >> 20} MiB: is this the server?")
         except (TimeoutError, httpx.TimeoutException):
-            raise _Late("no reply in time") from None
+            raise _ReplyTimeout("no reply in time") from None
         except httpx.RequestError as error:
             kind = "nothing answers" if isinstance(error, httpx.ConnectError) else "the connection was dropped"
-            raise _Passing(f"{kind} ({one_line(str(error), 200) or type(error).__name__})") from None
+            raise _TransientError(f"{kind} ({one_line(str(error), 200) or type(error).__name__})") from None
         except (httpx.InvalidURL, UnicodeError) as error:
             raise UserError(f"backend.url {shown(self.backend.url)} is no address ({error})") from None
         try:
@@ -141,7 +150,7 @@ class HttpClient:
         status = reply.status_code
         if status == 200:
             if not isinstance(value, Mapping):
-                raise _Passing("a reply that is no JSON object, or is cut")
+                raise _TransientError("a reply that is no JSON object, or is cut")
             return value
         for key in ("error", "message", "detail"):  # OpenAI's form of an error
             if isinstance(value, Mapping) and key in value:
@@ -149,8 +158,8 @@ class HttpClient:
         text = value if isinstance(value, str) else json.dumps(value) if value else body.decode(errors="replace")
         text = one_line(text, 300) or reply.reason_phrase
         if status in BUSY or status >= 500:
-            raise _Passing(f"status {status} ({text})")
+            raise _TransientError(f"status {status} ({text})")
         if status in (401, 403):
             given = "does not take the key in" if self.key else "asks for a key: set"
             text = f"the server {given} the environment variable {KEY}"
-        raise Refused(f"{url}: status {status}: {text}")
+        raise RequestRefused(f"{url}: status {status}: {text}")

@@ -1,5 +1,7 @@
-"""Log of the traces written so far of a condition that is not done, a line for each. An evaluation that is killed, or whose server
-goes away, goes on from there, on any number of processes."""
+"""Log of the outputs of an unfinished condition, one line each.
+
+An interrupted evaluation continues from it, on any number of processes.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +13,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remedy.eval.decoding.cursor import Generated
-from remedy.eval.decoding.protocol import Held
-from remedy.eval.generators.base import Done, Request, Writer, Writing, Written, ignore
+from remedy.eval.decoding.protocol import TokenOrigin
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, OnWritten, Request, Writer, ignore_output
 from remedy.eval.progress import Meter
-from remedy.files import writing as writing_to
+from remedy.files import writing
 from remedy.models.tokenizer import Encoded
 from remedy.settings import UserError
 
 
 class Journal:
-    """A folder of files of lines: what a line that was being written says is written again. All files are read, and the process's own
-    is written."""
+    """Folder of log files, one per process.
+
+    All are read; only the own one is written. Unfinished lines are ignored.
+    """
 
     def __init__(self, folder: Path, evaluation: str, rank: int = 0) -> None:
-        """`evaluation`: which one it belongs to; lines of another are not looked at. `rank`: the process's number."""
+        """Read the log of an `evaluation`. `rank`: the process's number."""
         self.folder = folder
         self.path = folder / f"{rank}.jsonl"
         self.evaluation = evaluation
-        self._held: dict[str, Written] = {}
+        self._outputs: dict[str, ModelOutput] = {}
         self._torn = False
         for path in sorted(folder.glob("*.jsonl")):
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -38,23 +42,21 @@ class Journal:
                 self._take(line)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._outputs)
 
-    def find(self, truth: Encoded, writing: Writing) -> Written | None:
-        """Return what was written of an example, if that is known."""
-        return self._held.get(self._key(truth, writing)) if self._held else None
+    def find(self, truth: Encoded, options: DecodingOptions) -> ModelOutput | None:
+        return self._outputs.get(self._key(truth, options)) if self._outputs else None
 
-    def add(self, truth: Encoded, writing: Writing, written: Written) -> None:
-        """Keep what was written of an example, at once."""
-        text = json.dumps([self._key(truth, writing), written.near_ties, [list(run) for run in written.runs]])
+    def add(self, truth: Encoded, options: DecodingOptions, output: ModelOutput) -> None:
+        """Append an output."""
+        text = json.dumps([self._key(truth, options), output.near_ties, [list(run) for run in output.runs]])
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with writing_to(self.path), self.path.open("a", encoding="utf-8") as file:
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write("\n" * self._torn + text + "\n")
         self._torn = False
 
     def clear(self) -> None:
-        """Forget all: it is kept elsewhere."""
-        self._held, self._torn = {}, False
+        self._outputs, self._torn = {}, False
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
@@ -63,18 +65,20 @@ class Journal:
             key, near_ties, runs = json.loads(line)
         except ValueError:
             return
-        found = [Generated(*run)._replace(held=tuple(Held(*how) for how in run[-1])) for run in runs]
-        self._held[key] = Written(found, near_ties)
+        generated = [
+            Generated(*run)._replace(origins=tuple(TokenOrigin(*fields) for fields in run[-1])) for run in runs
+        ]
+        self._outputs[key] = ModelOutput(generated, near_ties)
 
-    def _key(self, truth: Encoded, writing: Writing) -> str:
-        fed, exact, most, predicted, memory, constraint = writing
+    def _key(self, truth: Encoded, options: DecodingOptions) -> str:
+        fed, exact, most, predicted, memory, constraint = options
         about = [self.evaluation, truth.ids, truth.roles, truth.frames, sorted(map(int, fed)), exact, most]
         about += [sorted(map(int, predicted)), memory and memory.model_dump(mode="json"), constraint]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
-class Kept(NamedTuple):
-    """A generator whose traces are kept as they come, and counted: those that the journal has are not written again."""
+class JournaledWriter(NamedTuple):
+    """Writer that logs each output, counts it, and reuses logged ones."""
 
     generator: Writer
     journal: Journal
@@ -84,21 +88,27 @@ class Kept(NamedTuple):
     def limit(self) -> int | None:
         return self.generator.limit
 
-    def generate(self, asked: Sequence[Request], writing: Writing, done: Done = ignore) -> list[Written]:
-        found = {number: held for number, one in enumerate(asked) if (held := self.journal.find(one.example, writing))}
-        rest = [number for number in range(len(asked)) if number not in found]
-        self.meter.skip(len(found))
+    def generate(
+        self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten = ignore_output
+    ) -> list[ModelOutput]:
+        outputs = {
+            number: output
+            for number, request in enumerate(requests)
+            if (output := self.journal.find(request.example, options))
+        }
+        rest = [number for number in range(len(requests)) if number not in outputs]
+        self.meter.skip(len(outputs))
 
-        def keep(place: int, written: Written) -> None:
-            number = rest[place]
-            self.journal.add(asked[number].example, writing, written)
-            found[number] = written
+        def log_output(index: int, output: ModelOutput) -> None:
+            number = rest[index]
+            self.journal.add(requests[number].example, options, output)
+            outputs[number] = output
             self.meter.step()
-            done(number, written)
+            on_written(number, output)
 
         try:
-            self.generator.generate([asked[number] for number in rest], writing, keep)
+            self.generator.generate([requests[number] for number in rest], options, log_output)
         except UserError as error:
-            kept = f"{self.meter.all_done:,} of {self.meter.traces:,} traces of this condition are kept"
-            raise UserError(f"{error} ({kept})") from None
-        return [found[number] for number in range(len(asked))]
+            count = f"{self.meter.all_done:,} of {self.meter.traces:,} traces of this condition are kept"
+            raise UserError(f"{error} ({count})") from None
+        return [outputs[number] for number in range(len(requests))]

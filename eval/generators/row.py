@@ -1,6 +1,6 @@
-"""One example that is being written with guesses: what stands of it, what is read next, and what a model's predictions make of that.
+"""Row that is decoded with drafts, and their verification.
 
-It knows no model: predictions are token ids with their log-probabilities and margins.
+It calls no model: predictions are token ids with log-probabilities and margins.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ from remedy.eval.generators.drafts import Drafter
 from remedy.eval.generators.scores import Prediction, Scores
 
 SETTLED = Prediction(-1, 0.0, math.inf)
-"""Stands where no model is asked."""
+"""Stands in where no prediction is needed."""
 FEW = 8
-"""Tokens that are guessed at least after a draft that was wrong."""
+"""Length of the draft after a wrong one, in tokens, at least."""
 
 
 class Proposal(NamedTuple):
-    """Tokens that are read next of a row: `tokens` that stand and are not held yet, all of them or the first ones, and a draft of
-    what follows all of them."""
+    """Tokens that are read next of a row.
+
+    `tokens` are certain and not cached: all of them or the first ones. `draft` follows all of them.
+    """
 
     tokens: list[int]
     draft: list[int]
     whole: bool = False
-    """Whether these are all tokens that stand, so that what is predicted after them counts."""
-    decides: bool = False
-    """Whether it is read as the plain loop would, so that what is predicted is taken however near a tie."""
-    held: int = 0
-    """How many tokens a cache holds before them."""
+    """Whether `tokens` are all such tokens, so that the prediction after them is used."""
+    as_in_loop: bool = False
+    """Whether they are read as in the plain loop, so that predictions stand even at a near tie."""
+    cached: int = 0
+    """Number of tokens in the cache before them."""
 
     @property
     def length(self) -> int:
@@ -40,80 +42,79 @@ class Row:
     """One example that is being written."""
 
     def __init__(self, number: int, cursor: Cursor) -> None:
-        """`number`: what the row is called."""
         self.number = number
         self.cursor = cursor
         self.read = cursor.prompt()
-        """All that stands: what was fed and written so far."""
+        """All tokens so far, fed and written."""
         if not self.read:
             raise ValueError("nothing is fed before the first generated token: feed CONTEXT")
         self.prompt = len(self.read)
         self.lasting = 0
-        """How many of the first tokens stand again whenever it begins anew; none until it has: its first stretch is read as any."""
+        """Number of first tokens that remain after frames are forgotten; 0 until that happens once."""
         self.drafter = Drafter(cursor)
         self.reach = FEW
-        """How many tokens are guessed once it has left the truth: twice as many after a draft that was right, a quarter after another,
-        or twice as many as were right of it."""
+        """Length of drafts once the row has left the truth. It doubles after a right draft. After a wrong one it falls to a
+        quarter, or to twice the tokens that were right."""
         self.undecided = False
-        """Whether what comes next was not told: a near tie, which a step of one token has to decide, or a choice among tokens of which
-        none is the likeliest."""
+        """Whether the next token is not known yet: at a near tie, which a step of one token must decide, or if the likeliest
+        allowed token is unknown."""
         self.departed = False
         """Whether a draft was wrong since the row began."""
         self.renewed = False
-        """Whether it has just forgotten a frame, and begins anew with what it still sees."""
+        """Whether the row has just forgotten a frame and must be read again."""
         self.near_ties = 0
-        self.judged = 0
-        """Of the last draft: how many tokens were right of those that a model judges."""
-        self.ended = cursor.over
+        self.verified = 0
+        """Number of right tokens of the last draft, among those that need a prediction."""
+        self.ended = cursor.finished
 
-    def judge(self, proposal: Proposal, scores: Scores | None, near: float) -> int:
-        """Walk on with what was predicted after the tokens that were asked for; how many of them, and of the draft, stand.
+    def verify(self, proposal: Proposal, scores: Scores | None, tie_bound: float) -> int:
+        """Verify predictions, and return how many of the proposal's tokens are right.
 
-        `scores`: None where not all tokens that stand were asked for. `near`: margins below it are near ties.
+        `scores`: None if `tokens` are not whole. `tie_bound`: margins below it are near ties.
         """
-        self.judged = 0
+        self.verified = 0
         if scores is None:
             return len(proposal.tokens)
-        again, self.undecided = self.undecided, False
-        guessed = proposal.draft
-        right = 0
-        wrong, following = False, True  # following: all that was read stands, so that there is a prediction after it
+        was_undecided, self.undecided = self.undecided, False
+        draft = proposal.draft
+        accepted = 0
+        wrong, matches = False, True  # matches: all that was read is right, so a prediction follows it
         while not self.ended:
-            ask = not self.cursor.settled
-            if ask and not following:
+            needs_prediction = not self.cursor.settled
+            if needs_prediction and not matches:
                 break
-            if ask and not scores.tells(right, self.cursor.among):
+            if needs_prediction and not scores.knows(accepted, self.cursor.choices):
                 self.undecided = True
                 break
-            predicted = scores.at(right, self.cursor.among) if ask else SETTLED
-            if predicted.margin < near:
-                self.near_ties += not again
-                self.undecided = not proposal.decides
+            predicted = scores.prediction(accepted, self.cursor.choices) if needs_prediction else SETTLED
+            if predicted.margin < tie_bound:
+                self.near_ties += not was_undecided
+                self.undecided = not proposal.as_in_loop
                 if self.undecided:
                     break
-            token = self._walk(predicted)
+            token = self._advance(predicted)
             if token is None:
                 break
-            if following and right < len(guessed) and guessed[right] == token:
-                right, self.judged = right + 1, self.judged + ask
-            elif following:
-                following, wrong = False, right < len(guessed)
+            if matches and accepted < len(draft) and draft[accepted] == token:
+                accepted, self.verified = accepted + 1, self.verified + needs_prediction
+            elif matches:
+                matches, wrong = False, accepted < len(draft)
         self.departed |= wrong
-        if guessed:
-            self.drafter.judged(not wrong)
-            self.reach = max(FEW, 2 * right, self.reach // 4) if wrong else 2 * self.reach
-        return len(proposal.tokens) + right - self.undecided
+        if draft:
+            self.drafter.record_result(not wrong)
+            self.reach = max(FEW, 2 * accepted, self.reach // 4) if wrong else 2 * self.reach
+        return len(proposal.tokens) + accepted - self.undecided
 
-    def _walk(self, predicted: Prediction) -> int | None:
-        """The token that is read next; None where nothing follows what the reader holds: the row has ended, or begins anew."""
+    def _advance(self, predicted: Prediction) -> int | None:
+        """Return the token read next; None if the row has ended or is renewed."""
         token = self.cursor.next_token(predicted.token, predicted.logprob, predicted.cut)
         if token is not None:
             self.read.append(token)
-        elif self.cursor.waits and not self.cursor.over:
+        elif self.cursor.waits and not self.cursor.finished:
             before = len(self.read) + 1
             self.read = self.cursor.prompt()
             self.drafter.renew(before - len(self.read))
             self.prompt, self.renewed, self.departed = len(self.read), True, False
-            self.lasting = self.cursor.sight.lasting
-        self.ended = self.cursor.over
+            self.lasting = self.cursor.remembered.lasting
+        self.ended = self.cursor.finished
         return token

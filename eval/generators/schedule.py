@@ -1,8 +1,7 @@
-"""Schedule of drafts: how much is guessed, and which rows are read in one call, by what a call costs beside its tokens.
+"""Schedule of drafts: their lengths, and which rows are read in one call.
 
-Costs are counted in tokens: a call of n tokens takes the time of `overhead + n`. That of an accelerator or of a small model, whose
-weights take longer to be fetched or whose modules to be called than a token to be computed, is hundreds. Nothing is timed: two
-evaluations on machines of one kind make the same calls.
+A call of n tokens costs `overhead + n`. The overhead is hundreds of tokens on an accelerator or for a small model. Nothing is
+timed, so that evaluations on machines of one kind make the same calls.
 """
 
 from __future__ import annotations
@@ -11,37 +10,36 @@ from collections.abc import Sequence
 
 
 def width(lengths: Sequence[int], overhead: float) -> int:
-    """Return how many tokens rows read at most in one call that is padded to that: where most of what they would read is read in its
-    time."""
+    """Return the width of a padded call that reads most wanted tokens per cost."""
     return max(
         sorted(set(lengths)), key=lambda most: sum(min(most, n) for n in lengths) / (overhead + most * len(lengths))
     )
 
 
 def even_width(lengths: Sequence[int]) -> int:
-    """Return how many tokens rows read in one call that is not padded: as many as half of them would, a power of two; others read
-    one."""
+    """Return the width without padding: a power of two that half of the rows reach."""
     return power_below(sorted(lengths)[len(lengths) // 2])
 
 
 def power_below(count: int) -> int:
-    """The largest power of two that is no more."""
     return 1 << (count.bit_length() - 1)
 
 
 def calls(lengths: Sequence[int], overhead: float, even: bool, most: int) -> list[list[int]]:
-    """Places of chunks by the call that reads them. `even`: those of one call are of one length; else they are padded, by at most
-    `overhead` tokens in all. `most`: tokens of a call, if it has more than one row."""
-    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
-    found: list[list[int]] = []
+    """Group the indices of chunks by the call that reads them.
+
+    `even`: chunks of one call have one length; else they are padded, by at most `overhead` tokens in all. `most`: tokens of a call.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    groups: list[list[int]] = []
     padding = width = 0
-    for place in order:
-        waste = width - lengths[place]
-        fits = bool(found) and width * (len(found[-1]) + 1) <= most
+    for index in order:
+        waste = width - lengths[index]
+        fits = bool(groups) and width * (len(groups[-1]) + 1) <= most
         if fits and (waste == 0 if even else padding + waste <= overhead):
-            found[-1].append(place)
+            groups[-1].append(index)
             padding += waste
         else:
-            found.append([place])
-            padding, width = 0, lengths[place]
-    return found
+            groups.append([index])
+            padding, width = 0, lengths[index]
+    return groups

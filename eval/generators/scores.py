@@ -1,4 +1,4 @@
-"""Likeliest tokens after a position, among all tokens or among those that are allowed."""
+"""Likeliest tokens at each position, among all tokens or among allowed ones."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from torch import Tensor
 from remedy.eval.decoding.protocol import UNCUT, UNKNOWN, Cut
 
 BLOCK = 2**24
-"""Logits that are looked through at once."""
+"""Number of logits processed at once."""
 TIE = 4.0
-"""How many times a departure two logits are apart that are no near tie: for a difference of two, and twice for safety."""
+"""A near tie is a margin below this many departures: twice for a difference of two logits, and twice for safety."""
 LEAST_TIE = 2.0**-17
-"""What is a near tie at least: the spacing of float32 at 64."""
+"""Smallest bound of near ties: the spacing of float32 at 64."""
 
 
 def near_tie(departure: float) -> float:
-    """Margins below it are near ties, of a model whose two ways of computing depart so far from each other."""
+    """Return the margin below which two tokens are a near tie.
+
+    `departure`: difference between a model's two ways of computing.
+    """
     return max(TIE * departure, LEAST_TIE)
 
 
 class Prediction(NamedTuple):
-    """The likeliest token, the natural logarithm of its probability among all tokens (NaN where that is unknown), and how much that
-    is above the next likeliest one's. `cut`: what could not be chosen."""
+    """Likeliest token, its log-probability (NaN if unknown), and its margin.
+
+    The margin is the difference of logits to the next token. `cut`: probability that a constraint removed.
+    """
 
     token: int
     logprob: float
@@ -35,51 +40,52 @@ class Prediction(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The likeliest token after each position, its log-probability and its margin; and the logits (n, V), to choose among fewer. A
-    server gives no logits: there the likeliest of some tokens is known where it is the likeliest of all."""
+    """Likeliest token at each position, with log-probability and margin, and logits (n, V).
+
+    A server returns no logits: the likeliest of some tokens is then known only if it is that of all.
+    """
 
     tokens: list[int]
     logprobs: list[float]
     margins: list[float]
     logits: Tensor | None = None
 
-    def tells(self, place: int, among: Sequence[int] | None = None) -> bool:
-        """Say if it is known what is likeliest after a position, `among` some tokens."""
-        return among is None or self.logits is not None or self.tokens[place] in among
+    def knows(self, position: int, choices: Sequence[int] | None = None) -> bool:
+        """Return whether the likeliest of the tokens `choices` is known at a position."""
+        return choices is None or self.logits is not None or self.tokens[position] in choices
 
-    def at(self, place: int, among: Sequence[int] | None = None) -> Prediction:
-        """Return what is likeliest after a position, `among` some tokens (None: all)."""
-        token, logprob, margin = self.tokens[place], self.logprobs[place], self.margins[place]
-        if among is None:
+    def prediction(self, position: int, choices: Sequence[int] | None = None) -> Prediction:
+        """Return the prediction at a position, among some tokens if given."""
+        token, logprob, margin = self.tokens[position], self.logprobs[position], self.margins[position]
+        if choices is None:
             return Prediction(token, logprob, margin)
         if self.logits is None:
-            assert token in among
+            assert token in choices
             return Prediction(token, math.nan, margin, UNKNOWN)
-        *values, most = self.logits[place, [*among, token]].tolist()
+        *values, most = self.logits[position, [*choices, token]].tolist()
         first, *rest = sorted(values, reverse=True)
-        chosen = among[values.index(first)]
+        chosen = choices[values.index(first)]
         mass = sum(math.exp(min(value - most + logprob, 0.0)) for value in values)
         cut = Cut(max(0.0, 1.0 - mass), chosen != token)
         return Prediction(chosen, first - most + logprob, first - rest[0] if rest else math.inf, cut)
 
 
 def scores(logits: Sequence[Tensor]) -> Iterator[Scores]:
-    """For the logits (n, V) of each row, what is likeliest."""
+    """Yield the scores for the logits (n, V) of each row."""
     block: list[Tensor] = []
     room = BLOCK
-    for one in logits:
-        room -= one.numel()
+    for row_logits in logits:
+        room -= row_logits.numel()
         if block and room < 0:
             yield from _of(block)
-            block, room = [], BLOCK - one.numel()
-        block.append(one)
+            block, room = [], BLOCK - row_logits.numel()
+        block.append(row_logits)
     if block:
         yield from _of(block)
 
 
 def most_likely(logits: Tensor) -> Scores:
-    """For logits (N, V), the most likely token of each, its log-probability and its margin, in float32: as the plain loop has it, of
-    equals the first."""
+    """Return the scores for logits (N, V). Of equal logits, the first counts."""
     best, exact = logits.argmax(-1), logits.float()
     logprobs = exact.log_softmax(-1).gather(-1, best[:, None])[:, 0]
     values = exact.topk(2, dim=-1).values
@@ -87,17 +93,12 @@ def most_likely(logits: Tensor) -> Scores:
 
 
 def _of(block: list[Tensor]) -> Iterator[Scores]:
-    best, logprobs, margins = _likeliest(torch.cat(block) if len(block) > 1 else block[0])
+    logits = (torch.cat(block) if len(block) > 1 else block[0]).float()
+    values, tokens = logits.topk(2, dim=-1)
+    logprobs = (values[:, 0] - logits.logsumexp(-1)).tolist()
+    best, margins = tokens[:, 0].tolist(), (values[:, 0] - values[:, 1]).tolist()
     start = 0
     for part in block:
         stop = start + len(part)
         yield Scores(best[start:stop], logprobs[start:stop], margins[start:stop], part)
         start = stop
-
-
-def _likeliest(logits: Tensor) -> tuple[list[int], list[float], list[float]]:
-    """For logits (N, V), the likeliest tokens, their log-probabilities, and how far their logits are above the next."""
-    logits = logits.float()
-    values, tokens = logits.topk(2, dim=-1)
-    logprobs = values[:, 0] - logits.logsumexp(-1)
-    return tokens[:, 0].tolist(), logprobs.tolist(), (values[:, 0] - values[:, 1]).tolist()

@@ -1,5 +1,4 @@
-"""Server at the other end: which model it has, how much it reads, and whether it can do what is asked of it. What would spoil an
-evaluation is found here, before the first program."""
+"""Server of a model: its facts, and tests before an evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from remedy.data_gen.roles import Special
 from remedy.eval.generators.completions import PATH, Answer, BadReply, Question, Reply, ask, checked, read
-from remedy.eval.generators.http_client import HttpClient, Refused
+from remedy.eval.generators.http_client import HttpClient, RequestRefused
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line, shown, suggest
 from remedy.models.context_length import ContextLimit
@@ -23,19 +22,18 @@ from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 COMPARED = 64
-"""Ids of the vocabulary whose text is compared, beside those of special tokens."""
+"""Number of ids whose text is compared, besides special tokens."""
 DIFFERENT = 0.1
-"""Of these, the share that may read otherwise: versions of a tokenizer write some bytes and spaces differently."""
+"""Share of these that may differ: versions of a tokenizer write some bytes and spaces differently."""
 PROBES = 4
 WRITTEN = 24
-"""Sequences that a server is tried with at once, and the tokens that it writes of each: from these it is seen how far what it computes
-token by token is from what it computes of the same tokens at once."""
+"""Number of test sequences, and of tokens written after each. They show how far the model's two ways of computing differ."""
 
 
 class _Card(Reply):
     id: str
     owned_by: str | None = None
-    max_model_len: Annotated[int, Field(ge=8)] | None = None  # what a server is tried with has as many
+    max_model_len: Annotated[int, Field(ge=8)] | None = None  # the tests below send sequences of 8 tokens
 
 
 class _Models(Reply):
@@ -43,8 +41,11 @@ class _Models(Reply):
 
 
 class About(NamedTuple):
-    """Server's account of itself. `model`: the one that its replies name; `longest`: tokens of a sequence, those that are written
-    included, if it says that; `batch_invariant`: `on` or `off` as it says, `declared` in the configuration, or `unknown`."""
+    """Facts that a server tells about itself.
+
+    `model`: as replies name it. `longest`: tokens of a sequence, with written ones. `batch_invariant`: `on` or `off` as the server
+    says, `declared` by the configuration, or `unknown`.
+    """
 
     server: str
     version: str
@@ -54,23 +55,26 @@ class About(NamedTuple):
 
     @property
     def limit(self) -> ContextLimit | None:
-        """Tokens that can be read: one fewer than a sequence may have, for the one that is written."""
+        """Return how many tokens can be read: one fewer than a sequence may have."""
         what = "max_model_len, less the token that is written"
         return ContextLimit(self.longest - 1, what, True) if self.longest else None
 
 
 class Server:
-    """A model behind HTTP."""
+    """Model behind HTTP."""
 
     def __init__(self, client: HttpClient, about: About) -> None:
-        self.client, self.about, self.asked = client, about, 0
+        self.client, self.about = client, about
         self.departure = 0.0
-        """The greatest difference in log-probability between what is written token by token, and the same tokens read at once."""
+        """Greatest difference in log-probability between tokens written one by one and the same tokens read at once."""
 
     async def answer(self, question: Question) -> Answer:
-        """The server's answer; a UserError if there is none."""
+        """Return the server's answer.
+
+        Raises:
+            UserError: there is none, or it does not fit the request.
+        """
         backend, first = self.client.backend, self.about.model
-        self.asked += 1
         reply = await self.client.ask(PATH, ask(backend.model, question))
         try:
             answer = read(reply, question)
@@ -87,22 +91,22 @@ class Server:
         return answer
 
     async def write(self, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
-        """Return what the model writes after what was read, held to a grammar if one is given."""
+        """Return what the model writes after `read`, under a grammar if given."""
         return (await self.answer(Question(list(read), most, stops, grammar=grammar))).predicted
 
     async def score(self, read: Sequence[int], guess: Sequence[int]) -> Scores:
-        """Return what the model would have written in place of each guessed token, and what after them."""
+        """Return predictions in place of each guessed token, and after the last."""
         return (await self.answer(Question([*read, *guess], 1, first=len(read)))).predicted
 
 
 def beginning(ids: Iterable[int]) -> str:
-    """One of these tokens and after it anything, in llguidance's dialect of Lark, over token ids."""
+    """Return a grammar, in llguidance's Lark: one of these tokens, then any."""
     first = " | ".join(f"<[{token}]>" for token in ids)
     return f"%llguidance {{}}\nstart: first rest\nfirst: {first}\nrest: | rest <[*]>\n"
 
 
 async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
-    """Refuse a server that does not hold its model to a grammar over token ids."""
+    """Refuse a server that does not apply a grammar over token ids."""
     sign, end = tokenizer.special_ids[Special.FRAME_SEP], tokenizer.eos_id
     wanted = [sign, tokenizer.special_ids[Special.ACTION_SEP], sign, end]
     grammar = "%llguidance {}\nstart: " + " ".join(f"<[{token}]>" for token in wanted) + "\n"
@@ -111,7 +115,7 @@ async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
         if tokens == wanted:
             return
         detail = f"it wrote {len(tokens)} tokens, and others than were allowed"
-    except Refused as error:
+    except RequestRefused as error:
         detail = str(error)
     raise UserError(
         f"{server.client.backend.url}: does not hold a model to a grammar of token ids ({detail}): start it with "
@@ -120,12 +124,12 @@ async def try_grammar(server: Server, tokenizer: TraceTokenizer) -> None:
 
 
 async def connect(client: HttpClient, tokenizer: TraceTokenizer, checkpoint: str) -> Server:
-    """Find the backend's model, and try it. `checkpoint`: what the tokenizer is of."""
+    """Find the backend's model and test it. `checkpoint`: the tokenizer's source."""
     async with client.opened():
         server = Server(client, await _about(client))
         try:
             await _try(server, tokenizer, checkpoint)
-        except Refused as error:
+        except RequestRefused as error:
             raise UserError(
                 f"{error}: needed are log-probabilities (--max-logprobs), and a model with the vocabulary of {checkpoint} "
                 f"({tokenizer.vocab_size:,} ids)"
@@ -155,7 +159,7 @@ async def _about(client: HttpClient) -> About:
 
 
 async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
-    """Return what is under keys of a page; None where a server does not have it, or keeps it to itself."""
+    """Return a nested value of a page; None if the server hides it."""
     try:
         return reduce(getitem, keys, await client.look(path))
     except (UserError, LookupError, TypeError):
@@ -163,8 +167,7 @@ async def _may_look(client: HttpClient, path: str, *keys: str) -> Any:
 
 
 async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> None:
-    """Refuse a model that does not read and write this tokenizer's ids, and measure how far its two ways of computing are apart."""
-    # The special ids, the last, and some between.
+    # Special ids, the last id, and some between.
     step = max(1, tokenizer.vocab_size // COMPARED)
     spread = [*tokenizer.special_ids.values(), tokenizer.vocab_size - 1, *range(0, tokenizer.vocab_size, step)]
     ids = list(dict.fromkeys([tokenizer.bos_id, *spread]))
@@ -174,7 +177,7 @@ async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> No
         part = [ids[0], *ids[start : start + longest - 2]]
         names.update((await server.answer(Question(part, 1, first=1))).names)
     _compare(tokenizer, {token: names[token] for token in ids if token in names}, server, checkpoint)
-    # That special tokens come back is checked in every answer.
+    # `read` refuses a reply that drops a special token, in every answer.
     await server.answer(Question(ids[:4], 2, allowed=[tokenizer.special_ids[Special.FRAME_SEP]]))
     pieces = [ids[start : start + 4] for start in range(0, min(4 * PROBES, len(ids)), 4)]
     server.departure = max(
@@ -183,28 +186,28 @@ async def _try(server: Server, tokenizer: TraceTokenizer, checkpoint: str) -> No
 
 
 def _compare(tokenizer: TraceTokenizer, names: Mapping[int, str], server: Server, checkpoint: str) -> None:
-    """Refuse a server at which ids stand for other text."""
-    special = {token: one.value for one, token in tokenizer.special_ids.items()}
-    own = {token: special.get(token, tokenizer.decode([token])) for token in names}
+    """Refuse a server whose ids stand for other texts."""
+    special = {token: token_type.value for token_type, token in tokenizer.special_ids.items()}
+    local_names = {token: special.get(token, tokenizer.decode([token])) for token in names}
     wrong = [token for token in special if token in names and names[token] != special[token]]
-    # Parts of characters have no text of their own.
-    others = [token for token in names if token not in special and own[token].strip()]
-    others = [token for token in others if "\ufffd" not in own[token] + names[token]]
-    differing = [token for token in others if names[token].strip() != own[token].strip()]
-    wrong += differing if len(differing) > DIFFERENT * len(others) else []
+    # Tokens that are parts of a character have no text of their own.
+    comparable = [token for token in names if token not in special and local_names[token].strip()]
+    comparable = [token for token in comparable if "\ufffd" not in local_names[token] + names[token]]
+    differing = [token for token in comparable if names[token].strip() != local_names[token].strip()]
+    wrong += differing if len(differing) > DIFFERENT * len(comparable) else []
     if wrong:
         raise UserError(
             f"{server.client.backend.url}: the tokenizer of {server.about.model} is not that of {checkpoint}: id {wrong[0]} is "
-            f"{shown(names[wrong[0]])} there, and {shown(own[wrong[0]])} here ({len(wrong)} of {len(names)} ids that were compared "
-            "differ): evaluate the checkpoint that is served, or serve this one"
+            f"{shown(names[wrong[0]])} there, and {shown(local_names[wrong[0]])} here ({len(wrong)} of {len(names)} ids that were "
+            "compared differ): evaluate the checkpoint that is served, or serve this one"
         )
 
 
 async def _departure(server: Server, ids: list[int], count: int) -> float:
-    """Return how far what the model writes after these ids, and the same read at once, are apart."""
+    """Return the difference between writing tokens one by one and reading them at once."""
     written = await server.write(ids, count, ())
     if len(written.tokens) < 2:
         return 0.0
     scored = await server.score(ids, written.tokens[:-1])
     pairs = zip(written.tokens, written.logprobs, scored.tokens, scored.logprobs)
-    return max((abs(one - other) for token, one, same, other in pairs if token == same), default=0.0)
+    return max((abs(logprob - other) for token, logprob, same, other in pairs if token == same), default=0.0)

@@ -1,4 +1,4 @@
-"""Baselines without a model: for answers a guess, the start given back, one answer for all; for parts of frames, rules."""
+"""Baselines without a model: for answers, and rules for parts of frames."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Shares = Mapping[str, Mapping[float, float]]
-"""The share of each baseline at every value of an axis."""
+"""Share of each baseline at every value of an axis."""
 STYLES = {"chance": "-", "start": "--", "majority": ":"}
-"""The lines of those of answers."""
+"""Line styles of the baselines of answers."""
 NAMES = {
     "chance": "chance",
     "start": "answering with the start",
@@ -21,41 +21,43 @@ NAMES = {
     "line_below": "the line below",
     "value_before": "the value before",
 }
-"""How reports call them."""
+"""Names in reports."""
 RULES = {
     "state_exact": ("nothing_changed", "unchanged_states", "states"),
     "action_exact": ("line_below", "lines_below", "actions"),
     "value_exact": ("value_before", "values_repeated", "returns"),
 }
-"""By a share of frames, the rule for it, the column that counts what it has right, and that of all."""
+"""By a share of frames: its rule, the column that counts what the rule has right, and the column of all."""
 
 
 class Baselines(TypedDict):
-    """Shares that are right without a model, over the true examples of a condition; None where there is none. The first are of answers,
-    the others means of shares of frames."""
+    """Shares that are right without a model, over a condition's true examples; None if undefined.
+
+    The first three are of answers, the others means of shares of frames.
+    """
 
     chance: float | None
-    """Of guesses among the answers that are possible, as far as the task knows them."""
+    """Guessing among the possible answers, if the task knows them."""
     start: float | None
-    """Of answering with what a program starts from: its input, or the initial state."""
+    """Answering with the program's input or initial state."""
     majority: float | None
-    """Of the answer that is the most frequent one of these examples."""
+    """Answering with the most frequent answer of these examples."""
     nothing_changed: float | None
-    """Of the state last shown of a call, for its states (`data_gen.traces.kinds`); so with the next two."""
+    """For states, the state last shown of a call (`data_gen.traces.kinds`, as the next two)."""
     line_below: float | None
-    """Of the next line below, for actions."""
+    """For actions, the next line below."""
     value_before: float | None
-    """Of the value before, for values."""
+    """For values, the value before."""
 
 
 def baselines(rows: pd.DataFrame) -> Baselines:
-    """Those of one condition's records."""
+    """Return the baselines of one condition's records."""
     every = {name: each for share in ("right", *RULES) for name, each in outcomes(rows, share).items()}
     return {name: _mean(every[name]) if name in every else None for name in NAMES}  # type: ignore[return-value]
 
 
 def outcomes(rows: pd.DataFrame, share: str) -> dict[str, pd.Series]:
-    """Return what each baseline has of a share in each record; none where they do not count it."""
+    """Return each baseline of a share in each record; empty if not counted."""
     if share != "right":
         name, right, of = RULES.get(share, ("", "", ""))
         return {name: rows[right] / rows[of].clip(lower=1)} if right in rows else {}
@@ -69,28 +71,31 @@ def _mean(values: pd.Series) -> float | None:
 
 
 def best(conditions: Iterable[Mapping[str, Any]]) -> str:
-    """The highest of them, and in small print which it is; empty if there is none."""
+    """Return the highest baseline for a table cell; empty if there is none."""
     name, share = highest(conditions)
     return f"{100 * share:.0f} %\n{NAMES[name]}" if name else ""
 
 
 def highest(conditions: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
-    """The name and the share of the highest; no name and 0 if there is none."""
-    found = along((0.0, one) for one in conditions)
-    return max(((name, points[0.0]) for name, points in found.items()), key=lambda one: one[1], default=("", 0.0))
+    """Return name and share of the highest baseline of answers, else `("", 0.0)`."""
+    best_shares = along((0.0, named_share) for named_share in conditions)
+    return max(
+        ((name, points[0.0]) for name, points in best_shares.items()),
+        key=lambda named_share: named_share[1],
+        default=("", 0.0),
+    )
 
 
 def along(conditions: Iterable[tuple[float, Mapping[str, Any]]]) -> dict[str, dict[float, float]]:
-    """The highest share of each baseline of answers at every place of an axis, of conditions with their places."""
-    found: dict[str, dict[float, float]] = {name: {} for name in STYLES}
-    for place, condition in conditions:
-        for name in found:
+    """Return each answer baseline's highest share at every value of an axis."""
+    shares: dict[str, dict[float, float]] = {name: {} for name in STYLES}
+    for position, condition in conditions:
+        for name in shares:
             if (share := condition["baselines"][name]) is not None:
-                found[name][place] = max(share, found[name].get(place, 0.0))
-    return {name: points for name, points in found.items() if points}
+                shares[name][position] = max(share, shares[name].get(position, 0.0))
+    return {name: points for name, points in shares.items() if points}
 
 
 def draw(panel: Axes, shares: Shares) -> None:
-    """Draw the baselines' shares as grey lines."""
     for name, points in shares.items():
         panel.plot(*zip(*sorted(points.items())), color="0.6", lw=1.2, ls=STYLES[name], label=NAMES[name], zorder=1)

@@ -1,4 +1,4 @@
-"""An evaluation's folder: what lies where in it, and which evaluation it holds."""
+"""Folder of an evaluation: its files, and which evaluation it holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from remedy.checksums import DamagedFile, digest_of, foreign_table, read_json, write_json
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.splits import text_hash
 from remedy.files import clear_partials, file_name
 from remedy.messages import shown
@@ -23,13 +23,11 @@ SUMMARY = "summary.json"
 REQUEST = "evaluation.json"
 READING = "reading.json"
 UNFINISHED = "unfinished"
-"""What is written of conditions that are not done: a folder for each, with a file of each process."""
+"""Outputs of unfinished conditions: a folder for each, with a file per process."""
 USUAL = {"rewrite": "none", "string_encoding": "plain", "spacing": "1", "answer_only": "False"}
-"""Labels that a condition's name leaves out at these values."""
+"""Values of labels that a condition's name leaves out."""
 LONGEST = 150
-"""Characters of a condition's name."""
-NAMED = 4
-"""Keys that are named at most where two evaluations differ."""
+"""Longest name of a condition, in characters."""
 
 
 class _Kind(TypedDict):
@@ -37,7 +35,7 @@ class _Kind(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """Description of a checkpoint in reports, field by field. `weights` and `tokenizer_fingerprint` identify it."""
+    """Description of a checkpoint in reports. `weights` and `tokenizer_fingerprint` identify it."""
 
     model_type: str
     """Transformers' name of the architecture."""
@@ -96,7 +94,7 @@ class _Server(TypedDict):
 
 
 class Request(TypedDict):
-    """Content of an evaluation's file, as far as reports read it."""
+    """Content of an evaluation's file that reports read."""
 
     run: str
     variant: str
@@ -112,25 +110,25 @@ class Request(TypedDict):
 
 
 def condition_name(diagnostic: str, labels: Mapping[str, Any]) -> str:
-    """A condition's name, and its files': `permutation__horizon-8__forcing-free`."""
-    said = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in labels.items()}
-    parts = [f"{key}-{value}" for key, value in said.items() if value != USUAL.get(key)]
+    """Return a condition's name, also of its files: `permutation__horizon-8__forcing-free`."""
+    texts = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in labels.items()}
+    parts = [f"{key}-{value}" for key, value in texts.items() if value != USUAL.get(key)]
     name = "__".join(map(file_name, [diagnostic, *parts]))
-    return name if len(name) <= LONGEST else f"{diagnostic}__{text_hash(str(said)):016x}"
+    return name if len(name) <= LONGEST else f"{diagnostic}__{text_hash(str(texts)):016x}"
 
 
 def words_of(name: str) -> list[str]:
-    """The words that `--condition` chooses a condition by: `horizon=8 forcing=free`."""
+    """Return the words by which `--condition` chooses: `horizon=8 forcing=free`."""
     words = [part if "=" in part else part.replace("-", "=", 1) for part in name.split("__")]
     given = {word.partition("=")[0] for word in words}
     return [*words, *(f"{key}={value}" for key, value in USUAL.items() if key not in given)]
 
 
 def claim(directory: Path, request: dict[str, Any]) -> str:
-    """Make the folder this evaluation's, whose digest is returned: its records and summary carry it.
+    """Make the folder this evaluation's and return its digest, which its files carry.
 
     Raises:
-        UserError: it is another one's.
+        UserError: it belongs to another.
     """
     evaluation = digest_of(request)
     path = directory / REQUEST
@@ -140,29 +138,28 @@ def claim(directory: Path, request: dict[str, Any]) -> str:
             raise UserError(f"{other}: belongs to another evaluation; choose another --out or delete it")
     if not path.exists():
         write_json(path, request)
-    elif digest_of(held := read_request(directory)) != evaluation:
-        differing = _differing(held, request)
-        some = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
+    elif digest_of(stored := read_request(directory)) != evaluation:
+        differing = ", ".join(_differing(stored, request))
         raise UserError(
-            f"{directory}: holds another evaluation (it differs in {some}); choose another --out or delete it"
+            f"{directory}: holds another evaluation (it differs in {differing}); choose another --out or delete it"
         )
     return evaluation
 
 
-def _differing(held: dict[str, Any], request: dict[str, Any]) -> list[str]:
-    """The keys in which two requests differ, those of a section one by one."""
-    found = []
-    for key in dict.fromkeys([*request, *held]):
-        one, other = held.get(key), request.get(key)
-        if isinstance(one, dict) and isinstance(other, dict):
-            found += [f"{key}.{inner}" for inner in _differing(one, other)]
-        elif digest_of({key: one}) != digest_of({key: other}):
-            found.append(key)
-    return found
+def _differing(stored: dict[str, Any], request: dict[str, Any]) -> list[str]:
+    """Return the keys in which two requests differ, with those of sections."""
+    keys = []
+    for key in dict.fromkeys([*request, *stored]):
+        stored_value, value = stored.get(key), request.get(key)
+        if isinstance(stored_value, dict) and isinstance(value, dict):
+            keys += [f"{key}.{inner}" for inner in _differing(stored_value, value)]
+        elif digest_of({key: stored_value}) != digest_of({key: value}):
+            keys.append(key)
+    return keys
 
 
 def read_request(folder: Path) -> dict[str, Any]:
-    """Return what an evaluation's folder says it holds.
+    """Return the evaluation that a folder holds.
 
     Raises:
         UserError: it holds no evaluation, or its file is damaged.
@@ -173,17 +170,20 @@ def read_request(folder: Path) -> dict[str, Any]:
 
 
 def refuse_unprintable(name: Any, where: str) -> None:
-    """Refuse a run's name or a label that terminals and figures cannot show.
+    """Refuse a run's name or a label that cannot be shown.
 
     Raises:
-        UserError: the name, and `where` it is.
+        UserError: with the name and `where` it is.
     """
     if isinstance(name, str) and not name.isprintable():
         raise UserError(f"{where}: the name {shown(name)} holds characters that cannot be shown: give it another")
 
 
 def keep_reading(directory: Path, report: Callable[[], Mapping[str, Any]]) -> None:
-    """Keep how the model is read beside the results; `report` is asked where the file is missing or damaged."""
+    """Keep how the model is run beside the results.
+
+    `report` is called if the file is missing or damaged.
+    """
     try:
         read_json(directory / READING, "it is written again")
     except DamagedFile:

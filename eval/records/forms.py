@@ -1,4 +1,4 @@
-"""Types of the columns of an evaluation's tables, compared with those of their rows."""
+"""Checks of column types in an evaluation's tables."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ _TYPES = {"str": "string|large_string", "int": "int64", "float": "double|int64",
 SCALAR = "|".join(_TYPES.values())
 """Types of labels."""
 _SINCE = {"held_out_pairs", *(name + end for names in KINDS.values() for name in names for end in ("", "_right"))}
-"""Columns that older records have not."""
+"""Columns that older records lack."""
 
 
 def check_rows(path: Path, cure: str, table: pa.Table, row: type, others: str = ".*") -> pa.Table:
-    """Return a table whose columns are those of a row; all others are of the types `others`.
+    """Return a table whose columns have the types of a row's fields.
+
+    Other columns must have the types `others`.
 
     Raises:
-        DamagedFile: one is missing, or of another type.
+        DamagedFile: a column is missing or has another type.
     """
     forms = {}
     for name, kind in row.__annotations__.items():

@@ -1,7 +1,6 @@
-"""Generations, kept beside the records: a model's text and tokens, how sure it was of each, and the true tokens beside them.
+"""Generations: the model's output for each record, beside the true tokens.
 
-A record leads to its generation by `condition` (the file's name) and `index` (the row). Pages of records are made from these rows
-alone: no program runs again, and no tokenizer is loaded.
+A record leads to its generation by `condition` (the file's name) and `index` (the row). Views need no tokenizer and run no program.
 """
 
 from __future__ import annotations
@@ -23,49 +22,50 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Generation(TypedDict):
-    """Text and tokens that a model wrote for one example; all lists are empty for one that was not decoded."""
+    """Model output for one example; all lists are empty if it was not decoded."""
 
     index: int
     """The example's index in its split, as in its record."""
     text: str
-    """What the model and the forcing wrote together, after the context; special tokens under their names."""
+    """Output of model and forcing after the context; special tokens under their names."""
     run_starts: list[int]
     run_stops: list[int]
     run_lengths: list[int]
-    """Of each run of generated tokens: the positions in the true sequence of the first token that it stands for and after the last
-    one, and how many tokens it has."""
+    """Of each run of generated tokens: the true positions of the first token that it replaces and after the last one, and its
+    number of tokens."""
     ids: list[int]
     texts: list[str]
     special: list[bool]
-    """The generated tokens of all runs, one after another, their texts, and whether each is a special token."""
+    """Generated tokens of all runs in order, their texts, and whether each is a special token."""
     logprobs: list[float]
-    """The natural logarithm of each token's probability; 0 of what could be no other, null where unknown."""
+    """Natural logarithm of each token's probability; 0 for certain tokens, null if unknown."""
     places: list[int]
     roles: list[str]
-    """The frame of each token among the written ones, and its role."""
+    """Index of each token's frame among the written ones, and its role."""
     certain: list[bool]
     cut: list[float]
     changed: list[bool | None]
-    """Under a constraint: whether each token could be no other and so was fed, the probability of all that were not allowed in its
-    place, and whether another was the likeliest; null where a server chose. Else empty."""
+    """Under a constraint: whether each token was certain and so was fed, the probability of all tokens not allowed in its place,
+    and whether one of these was the likeliest (null if a server chose). Else empty."""
     true_ids: list[int]
     true_texts: list[str]
     true_special: list[bool]
     true_roles: list[str]
     true_frames: list[int]
     true_strings: list[bool]
-    """The true sequence, context and trace: ids, texts, whether each is a special token, its role, the number of its frame in the trace
-    (-1 of the context), and whether it belongs to the text of a string value."""
+    """The true sequence, context and trace: ids, texts, whether each is a special token, its role, its frame's number in the trace
+    (-1 in the context), and whether it belongs to the text of a string value."""
     near_ties: int
-    """Tokens of which the two likeliest were nearer than rounding: other hardware, or another batch, may write another there."""
+    """Number of tokens whose two likeliest candidates were closer than rounding: other hardware, or another batch, may write
+    another there."""
 
 
 NUMBERS = [name for name, kind in Generation.__annotations__.items() if "list[float]" in str(kind)]
-"""Columns of real numbers, in which what is null is read as NaN."""
+"""Columns of real numbers, in which null is read as NaN."""
 
 
 class TokenPlace(NamedTuple):
-    """Place of a generated token: that of its frame among the written ones, and its role."""
+    """Frame index of a generated token among the written frames, and its role."""
 
     frame: int
     role: Role
@@ -80,7 +80,7 @@ def generation(
     truth: Encoded,
     near_ties: int = 0,
 ) -> Generation:
-    """The row of one example. `places`: of the tokens of all runs, one after another."""
+    """Return the row of one example. `places`: of the tokens of all runs."""
     written = [token for run in runs for token in run.ids]
     ids, roles, numbers, strings = truth
     return {
@@ -95,9 +95,9 @@ def generation(
         "logprobs": [logprob for run in runs for logprob in run.logprobs],
         "places": [place.frame for place in places],
         "roles": [place.role.label for place in places],
-        "certain": [one.certain for run in runs for one in run.held],
-        "cut": [one.cut for run in runs for one in run.held],
-        "changed": [one.changed for run in runs for one in run.held],
+        "certain": [origin.certain for run in runs for origin in run.origins],
+        "cut": [origin.cut for run in runs for origin in run.origins],
+        "changed": [origin.changed for run in runs for origin in run.origins],
         "true_ids": list(ids),
         "true_texts": token_texts(tokenizer, ids),
         "true_special": [tokenizer.is_special(token) for token in ids],
@@ -109,15 +109,14 @@ def generation(
 
 
 def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of every token; together they are the text of all, but for the spaces between symbols. Special tokens appear
-    under their names.
+    """Return the text of every token; joined, they are the whole text.
 
-    Where a character lies in several tokens, as its UTF-8 bytes, it is the text of the last of them and the others have none.
-    A token is decoded together with the one before it, since some vocabularies drop a space at the start of a text.
+    Special tokens appear under their names; spaces between symbols are left out. A character in several tokens is the text of the
+    last one. Each token is decoded with the one before it, since some vocabularies drop a space at a text's start.
     """
     texts: list[str] = []
-    run: list[int] = []  # the last token that gave text, and those since
-    known = 0  # how much of the run's text has been given
+    run: list[int] = []  # the last token with text, and those after it
+    known = 0  # characters of the run's text already returned
     for token in ids:
         if tokenizer.is_special(token):
             if run:
@@ -139,18 +138,18 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
 
 
 def write_generations(path: Path, rows: Iterable[Generation], evaluation: str) -> None:
-    """Write one condition's generations, the whole file or none of it. `evaluation`: which they are a part of."""
+    """Write one condition's generations atomically. `evaluation`: its digest."""
     table = pd.DataFrame(list(rows), columns=list(Generation.__annotations__))
     write_table(path, pa.Table.from_pandas(table), evaluation)
 
 
 def read_generations(path: Path, evaluation: str | None = None) -> pd.DataFrame:
-    """One condition's generations, by the index of the example. The pages of the file are checked.
+    """Read one condition's generations, indexed by example, and check the file.
 
     Raises:
         DamagedFile: as `read_records`.
     """
-    found: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), Generation).to_pandas()
-    for name in {*NUMBERS} & {*found.columns}:  # a list of nulls alone has no type in the file
-        found[name] = [np.array(one, dtype=float) for one in found[name]]
-    return found.set_index("index", drop=False)
+    generations: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), Generation).to_pandas()
+    for name in {*NUMBERS} & {*generations.columns}:  # a list of nulls alone has no type in the file
+        generations[name] = [np.array(values, dtype=float) for values in generations[name]]
+    return generations.set_index("index", drop=False)

@@ -1,4 +1,4 @@
-"""The roles that a model was never taught, though an evaluation asks for them."""
+"""Roles that a model was never taught, though an evaluation asks for them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_by_name, left_to_t
 
 
 class Knowledge(NamedTuple):
-    """A model's knowledge of traces, by its training.
+    """Knowledge of traces that a model has from its training.
 
-    `training`: a run's account of it. `new_tokens`: trace tokens that its vocabulary did not have.
+    `training`: the run's manifest. `new_tokens`: number of trace tokens that its vocabulary lacked.
     """
 
     training: Mapping[str, Any] | None = None
@@ -20,15 +20,15 @@ class Knowledge(NamedTuple):
 
     @property
     def untrained(self) -> str:
-        """Say why the model cannot know traces, in words; empty where it may."""
+        """Explain why the model cannot know traces; empty if it may."""
         if self.training is not None:
             return "" if self.training["steps"] else "untrained: 0 steps"
         return f"untrained: {self.new_tokens} trace tokens are new to it" if self.new_tokens else ""
 
     def lacks(self, forcing: str, one_token: bool, shown: Collection[Role]) -> str:
-        """Say which shown roles the model has to write without having been taught; empty if none.
+        """Explain which shown roles the model must write untaught; empty if none.
 
-        Teacher forcing asks for no such role. `forcing`: its name. `one_token`: as of the format.
+        Under teacher forcing such roles are not predicted. `forcing`: its name.
         """
         supervised = (self.training or {}).get("supervised")
         if self.untrained or supervised is None:

@@ -1,4 +1,4 @@
-"""Remarks beside a rate that would mislead by itself: traces cut short, floors, ceilings, guesses, models without training."""
+"""Remarks on rates that would mislead alone, such as floors or truncation."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 
 def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, float] | None) -> list[str]:
-    """Say what would mislead in one rate of these conditions, as its mean and the ends of its interval; None where there is none."""
-    found = list(dict.fromkeys(said for one in conditions if (said := one.get("lacks", ""))))
-    examples = sum(one["examples"] for one in conditions)
-    truncated = round(sum(one["truncated"] * one["examples"] for one in conditions))
+    """Return remarks on one rate of these conditions. `rate`: mean, low and high."""
+    notes = list(dict.fromkeys(lacks for condition in conditions if (lacks := condition.get("lacks", ""))))
+    examples = sum(condition["examples"] for condition in conditions)
+    truncated = round(sum(condition["truncated"] * condition["examples"] for condition in conditions))
     if truncated:
-        found.append(
+        notes.append(
             f"{'all' if truncated == examples else f'{truncated} of {examples}'} truncated by a limit on tokens"
         )
     if rate is None or not examples:
-        return found
+        return notes
     mean, low, high = rate
     name, share = baselines.highest(conditions)
     if mean in (0.0, 1.0):
-        found.append("floor: none right" if mean == 0.0 else "ceiling: all right")
+        notes.append("floor: none right" if mean == 0.0 else "ceiling: all right")
     if name and high < share:
-        found.append(f"below {baselines.NAMES[name]} ({share:.0%})")
+        notes.append(f"below {baselines.NAMES[name]} ({share:.0%})")
     elif name and mean and low <= share:
-        found.append(f"not distinguishable from {baselines.NAMES[name]} ({share:.0%})")
-    return found
+        notes.append(f"not distinguishable from {baselines.NAMES[name]} ({share:.0%})")
+    return notes
 
 
 def of_condition(condition: ConditionSummary) -> list[str]:
-    """Say what would mislead in the rate of one condition."""
+    """Return remarks on the rate of one condition."""
     right = condition["right"]
     return remarks([condition], right and (right.mean, right.low, right.high))

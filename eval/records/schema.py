@@ -1,7 +1,6 @@
-"""Records: one row for every example under every condition. What each column means, and how they are stored and summarised.
+"""Schema of records: one row for every example under every condition.
 
-A file of records holds one condition. Its columns are those of `Record` and the condition's labels, which tell it from every
-other condition: those that all conditions have (`COMMON`), and those that its diagnostic declares.
+A file holds one condition. Its columns are those of `Record` and the condition's labels: `COMMON` and those of its diagnostic.
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ CURE = "evaluate again, which makes it anew"
 
 
 class Label(NamedTuple):
-    """A property that tells conditions apart. `order`: its values as reports sort them; empty if they sort by themselves. `along`: of
-    one that figures have on their x axis, labels whose values a line runs through where they grow with it; all others tell lines apart.
-    `asked`: only conditions that were asked for with several of its values have it; any other's is its checkpoint's own.
+    """Property that distinguishes conditions.
+
+    `order`: its values as reports sort them; empty for natural order. `along`: for a label on the x axis of figures, labels that
+    may grow with it along one line. `asked`: only conditions requested with several of its values have it.
     """
 
     name: str
@@ -41,7 +41,6 @@ class Label(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The head of a column of a table."""
         return self.name.replace("_", " ").capitalize()
 
 
@@ -49,14 +48,14 @@ LABELS: Registry[Label] = Registry("label")
 
 
 def label(name: str, meaning: str, order: Sequence[str] = (), along: Sequence[str] = (), asked: bool = False) -> Label:
-    """Declare a label; two diagnostics that use one name must mean the same.
+    """Declare a label, which means the same in all diagnostics.
 
     Raises:
-        ValueError: the name has another meaning already.
+        ValueError: the name already has another meaning.
     """
-    found = LABELS.get(name)
-    made = Label(name, meaning, tuple(order), tuple(along), asked)
-    return found if found == made else LABELS.register(name)(made)
+    known = LABELS.get(name)
+    declared = Label(name, meaning, tuple(order), tuple(along), asked)
+    return known if known == declared else LABELS.register(name)(declared)
 
 
 COMMON = (
@@ -75,7 +74,7 @@ COMMON = (
         ("free", "control_flow", "line_forced", "action_forced", "state_forced", "teacher_forced"),
     ),
 )
-"""The labels of every condition, read from its data and its forcing."""
+"""Labels of every condition, read from its data and its forcing."""
 
 
 AT = label(
@@ -95,23 +94,22 @@ PARTS = {
 FRAMES = {role.label: part for role, part in PARTS.items()} | {
     "changed_state": ("changed_state_exact", "changed_states")
 }
-"""The same by what is counted."""
+"""The same, by what is counted."""
 
 
-class Counted(TypedDict):
-    """States, actions and values of a true trace, before and after a first error, and their kinds (`data_gen.traces.kinds`).
+class FrameCounts(TypedDict):
+    """States, actions and values of a true trace, and their kinds (`data_gen.traces.kinds`).
 
-    A share, and a number of right ones, is null where the model wrote nothing of its kind, since all of it was fed or there is none.
-    Where separators are fed, a part of a frame is right or wrong by itself. States mean the same whether a value is repeated or said to
-    be unchanged.
+    A share or a number of right ones is null if the model wrote nothing of its kind. Where separators are fed, each part of a frame
+    is compared alone. States are compared by meaning, with unchanged values filled in.
     """
 
     state_exact: float | None
     """Share of the true trace's states that are shown with the same variables and values, in the same order and spelling."""
     action_exact: float | None
-    """Share of its frames with an event or a source line that have the same ones."""
+    """Share of its frames with an event or a source line in which both are right."""
     value_exact: float | None
-    """Share of its returned and raised values that are right, compared by what they mean as answers are (1 is 1.0)."""
+    """Share of its returned and raised values that are right, compared by meaning as answers are (1 is 1.0)."""
     states: int
     """States of the true trace, the denominator of `state_exact`."""
     actions: int
@@ -122,33 +120,35 @@ class Counted(TypedDict):
     """States that a call begins with."""
     argument_states_right: int | None
     unchanged_states: int
-    """States equal to the one last shown of their call: what "nothing changed" has right."""
+    """States equal to the one last shown of their call, which the rule "nothing changed" gets right."""
     unchanged_states_right: int | None
     changed_states: int
     """All other states."""
     changed_states_right: int | None
     lines_below: int
-    """Actions that are the next line below the last one of their call: what "the line below" has right."""
+    """Actions on the next line below the last one of their call, which the rule "the line below" gets right."""
     lines_below_right: int | None
     values_repeated: int
-    """Values equal to the one before: what "the value before" has right."""
+    """Values equal to the one before, which the rule "the value before" gets right."""
     values_repeated_right: int | None
 
 
-class Matches(Counted):
+class Matches(FrameCounts):
     """Matches of a true trace, frame by frame and variable by variable."""
 
     key_match: float | None
-    """Share of the variables shown by its states that are shown."""
+    """Share of the variables in its states that are shown."""
     key_value_match: float | None
     """Share of these that are shown with their values."""
     respelled: int
-    """States that mean the true one and are spelled otherwise: in full where that is a diff, or the reverse."""
+    """States that mean the true one but are spelled differently: in full in place of a diff, or the reverse."""
 
 
-class OutOf(TypedDict):
-    """Denominators of first-error rates, by role: tokens that the model wrote, or predicted, up to its first error or to the end. Under
-    a constraint those are counted too that were certain."""
+class ErrorDenominators(TypedDict):
+    """Denominators of first-error rates: tokens by role, up to the first error.
+
+    They count tokens that the model wrote or predicted, and certain ones.
+    """
 
     out_of_structure: int
     out_of_event: int
@@ -158,62 +158,60 @@ class OutOf(TypedDict):
     out_of_value: int
 
 
-class Constrained(TypedDict):
-    """Effect of a constraint on what the model wrote; all 0 without one."""
+class ConstraintEffect(TypedDict):
+    """Effect of a constraint on the output; all 0 without one."""
 
     certain_tokens: int
-    """Tokens that could not be others: they were fed, and are none that the model wrote."""
+    """Tokens that were the only allowed ones: they were fed, and the model did not write them."""
     masked_tokens: int
     """Tokens that the model chose among several that the constraint allowed."""
     cut_mass: float
-    """The probability that the model gave to all others there, summed over these tokens; NaN where a server chose, which does
-    not tell."""
+    """Probability that the model gave to all other tokens there, summed; NaN if a server chose, which does not tell."""
     changed_tokens: int | None
-    """Tokens that the model wrote in place of its likeliest, which the constraint did not allow there; null where a server chose."""
+    """Tokens written in place of the model's likeliest one, which was not allowed; null if a server chose."""
 
 
-class Score(Matches, OutOf, Constrained):
-    """Score of one example. A field means the same whichever scorer wrote it."""
+class Score(Matches, ErrorDenominators, ConstraintEffect):
+    """Score of one example. A field means the same for both scorers."""
 
     right: bool | None
-    """Whether the answer is right: the returned value, the exception of a program that raised, or of a session all of its final
-    state; a trace must end well too. Null where states or values are fed, from which the answer is read: then it is not the model's."""
+    """Whether the answer is right: the returned value, the exception of a program that raised, or all of a session's final state; a
+    trace must also end properly. Null where states or values are fed, since the answer is read from them."""
     valid_format: bool
-    """Whether what was written reads as a whole trace."""
+    """Whether the output reads as a whole trace."""
     truncated: bool
-    """Whether a limit on tokens cut what the model wrote, or kept it from writing at all."""
+    """Whether a limit on tokens cut the output, or prevented it."""
     written_tokens: int
-    """Tokens that the model wrote; under a constraint without those that were certain."""
+    """Tokens that the model wrote, without certain ones."""
     read_tokens: int
-    """Tokens that it had to read for that with its memory, without guesses: those in sight at its last token, what is fed and certain
-    included, and those in sight wherever a frame was forgotten before, after which reading begins anew."""
+    """Tokens that it had to read with its memory, without drafts: those seen at its last token, fed and certain ones included, and
+    those seen wherever a frame was forgotten before, after which all are read again."""
     frames: int
-    """Frames of the true trace that are written, without the seeded first one."""
+    """Frames of the true trace that are written, without a seeded first one."""
     frames_right: int
-    """How many of these come before the first error, which is its place among the written frames, counted from 0 as generations do."""
+    """Number of these before the first error, which is its index among the written frames, from 0."""
     first_error_frame: int
     """The number in the trace of the first frame that differs from the truth; -1 if none does."""
     first_error_token: int
-    """The place in the true sequence of the first token that differs; -1 if none does."""
+    """Position in the true sequence of the first token that differs; -1 if none does."""
     first_error_role: str
     """The role that is wrong at the first error; empty if there is none."""
     first_error_in_string: bool
     """Whether the first token that differs belongs, in the truth, to the text of a string value."""
     failure: str
-    """The class of a wrong answer (`failures`); `untraced` where there is no truth; empty if the answer is right, or is not the
-    model's."""
+    """Class of a wrong answer (`failures`); `untraced` without a truth; empty if the answer is right, or was fed."""
     followed_another: bool
-    """Whether the first error is a line that does follow the line before it, but where that one stands another time: a place was
-    lost among lines of one text."""
+    """Whether the first error is a line that follows another occurrence of the line before it: the model lost its place among equal
+    lines."""
     wrong_action: str
-    """Of a first error that is an event or a source line, which of `failures.WrongAction` it is; empty where it is none, or its
-    program's control flow cannot be told."""
+    """For a first error in an event or a source line, its `failures.WrongAction`; empty for other errors, or if control flow cannot
+    tell."""
     value_type: str
-    """Of a failure by a wrong state: the type of the first wrong variable's true value, or `names`; else empty."""
+    """For a failure by a wrong state, the type of the first wrong variable's true value, or `names`; else empty."""
     operation: str
-    """What the line does to which a failure is attributed; empty if the answer is right, or no line is to blame."""
+    """Operation of the line that a failure is attributed to; empty if there is none."""
     answer: str
-    """The answer as written under the condition's string encoding, at most 500 characters; empty if none was."""
+    """Answer as written in the condition's string encoding, at most 500 characters; empty if none was."""
     true_answer: str
     """The true answer, at most 500 characters, under the `plain` encoding."""
 
@@ -228,11 +226,11 @@ class Record(Score):
     condition: str
     """The condition: the name, without suffix, of its files in `records` and `generations`."""
     example: str
-    """A hash of the program, the same however it is written down: pairs examples of different conditions."""
+    """Hash of the program, however it is written down: pairs examples of different conditions."""
     cluster: str
-    """A hash of what examples are drawn together by, as the executions of one function are; else of the program alone."""
+    """Hash of what examples are drawn together by, such as the function that several execute; else of the program."""
     index: int
-    """The example's index in its split: with `condition`, leads to what the model wrote."""
+    """Index of the example in its split; with `condition` it leads to the generation."""
     split: str
     """The split that the example was drawn from."""
     source: str
@@ -244,14 +242,13 @@ class Record(Score):
     outcome: str
     """`ok`, or why the program could not be traced or written."""
     chance: float
-    """The probability that a guess among the answers that are possible is right; NaN where the task does not know them."""
+    """Probability that a guess among the possible answers is right; NaN if the task does not know them."""
     start_right: float
-    """1 if answering with what the program starts from, its input or the initial state, is right, else 0; NaN where it starts from
-    nothing."""
+    """1 if answering with the program's input or initial state is right, else 0; NaN if it has neither."""
     python: str
     """The interpreter that ran the program."""
     isolation: str
-    """The isolation it ran under."""
+    """Isolation that it ran under."""
     tokens_context: int
     tokens_structure: int
     tokens_event: int
@@ -269,11 +266,11 @@ class _Labelled(Record):
 
 
 ROLE_COLUMNS = {role: role.column for role in Role}
-"""The column that counts the tokens of a role."""
+"""Column that counts the tokens of a role."""
 OUT_OF = {role: f"out_of_{role.label}" for role in Role if role is not Role.CONTEXT}
-"""The column that first errors of a role are out of."""
+"""Column with the denominator of a role's first errors."""
 TRACE_COLUMNS = [column for role, column in ROLE_COLUMNS.items() if role is not Role.CONTEXT]
-"""The columns that count the tokens of a trace, without what is given."""
+"""Columns that count the tokens of a trace, without the context."""
 
 
 NULLABLE = {
@@ -281,44 +278,44 @@ NULLABLE = {
     **dict.fromkeys(("changed_tokens", *(f"{name}_right" for names in KINDS.values() for name in names)), "Int64"),
     **dict.fromkeys(("state_exact", "action_exact", "value_exact", "key_match", "key_value_match"), float),
 }
-"""The types of columns that may have nulls, of which no row has to have another value."""
+"""Types of columns that may hold only nulls."""
 
 
 def token_counts(roles: Sequence[int]) -> dict[str, int]:
-    """The columns that count tokens by role."""
+    """Return the columns that count tokens by role."""
     return {column: list(roles).count(role) for role, column in ROLE_COLUMNS.items()}
 
 
 def write_records(
     path: Path, run: str, rows: Iterable[Mapping[str, Any]], labels: Mapping[str, LabelValue], evaluation: str
 ) -> None:
-    """Write one condition's records, the whole file or none of it. `evaluation`: which they are a part of, by its digest."""
-    found = [{"run": run, **row} for row in rows]
-    table = pd.DataFrame(found, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
+    """Write one condition's records atomically. `evaluation`: its digest."""
+    numbered_rows = [{"run": run, **row} for row in rows]
+    table = pd.DataFrame(numbered_rows, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
     write_table(path, pa.Table.from_pandas(table), evaluation)
 
 
 def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
-    """One condition's records: the columns of `Record`, and its labels. Its pages are checked.
+    """Read one condition's records and check the file.
 
     Raises:
-        DamagedFile: the file is missing or damaged, or a part of another evaluation than `evaluation`, if that is given.
+        DamagedFile: the file is missing or damaged, or of another evaluation than `evaluation`.
     """
-    found: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
-    # Where it is null, the column keeps its nullable type: whatever asks for it as a truth value fails.
-    return found if found["right"].isna().any() else found.astype({"right": bool})
+    records: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
+    # With nulls the column keeps its nullable type, so that its use as a boolean mask fails.
+    return records if records["right"].isna().any() else records.astype({"right": bool})
 
 
 def label_columns(records: pd.DataFrame) -> list[str]:
-    """The labels that the records have, in the order of their declaration; a report's own columns are none."""
-    own = (*Record.__annotations__, "variant", "changed_state_exact")
-    found = [str(column) for column in records.columns if column not in own]
-    places = {name: place for place, name in enumerate(LABELS)}
-    return sorted(found, key=lambda name: places.get(name, len(places)))
+    """Return the labels of the records in their declared order."""
+    other_columns = (*Record.__annotations__, "variant", "changed_state_exact")
+    labels = [str(column) for column in records.columns if column not in other_columns]
+    order = {name: position for position, name in enumerate(LABELS)}
+    return sorted(labels, key=lambda name: order.get(name, len(order)))
 
 
 def rank(name: str, value: Any) -> Any:
-    """Sorts the values of a label: in its declared order where it has one, unknown ones last."""
+    """Return a label value's sort key: declared order, then unknown values."""
     order = LABELS[name].order if name in LABELS else ()
     if not order:
         return value
@@ -326,11 +323,11 @@ def rank(name: str, value: Any) -> Any:
 
 
 def _natural(text: str) -> tuple[str | int, ...]:
-    return tuple(int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", text)))
+    return tuple(int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", text)))
 
 
 def with_changed(records: pd.DataFrame) -> pd.DataFrame:
-    """Return the records with the share of `changed_states` that is right, unless they were made before these were counted."""
+    """Add the share of right `changed_states`, if the records count them."""
     if "changed_states" not in records:
         return records
     share = records["changed_states_right"].astype(float) / records["changed_states"].clip(lower=1)
@@ -338,10 +335,10 @@ def with_changed(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def answered(records: pd.DataFrame) -> pd.DataFrame:
-    """The records whose answers are the model's, to be right or wrong: those of forcings that feed neither states nor values."""
+    """Return records whose answers are the model's, not fed."""
     return records[records["right"].notna()]
 
 
 def traced_only(records: pd.DataFrame) -> pd.DataFrame:
-    """The records without those of programs that could not be run, at which no model can be right or wrong."""
+    """Return the records of programs that could be run."""
     return records[records["failure"] != UNTRACED]

@@ -1,4 +1,4 @@
-"""The summary of an evaluation: what happened under each condition. The one place where a rate of a condition is computed."""
+"""Summary of an evaluation. All rates of conditions are computed here."""
 
 from __future__ import annotations
 
@@ -28,33 +28,32 @@ from remedy.eval.stats import Estimate, mean, pooled, rate
 
 
 class ConditionSummary(TypedDict):
-    """One condition of one run, over its examples that could be traced."""
+    """Summary of one condition of one run, over its traced examples."""
 
     run: str
     """The name that the evaluation gives the checkpoint."""
     variant: str
-    """The recipe that it is a training of; the run itself, where the records name none."""
+    """The recipe of this run; the run itself if the records name none."""
     diagnostic: str
     """The kind of diagnostic."""
     condition: str
     """The name of the condition's files."""
     labels: dict[str, LabelValue]
-    """What tells the condition from others."""
+    """Labels that distinguish the condition from others."""
     examples: int
-    """How many examples were scored."""
+    """Number of scored examples."""
     programs: int
-    """How many distinct programs they are."""
+    """Number of distinct programs."""
     clusters: int
-    """How many clusters they are drawn in."""
+    """Number of clusters."""
     untraced: dict[str, int]
-    """Programs left out since they could not be run, by outcome."""
+    """Programs left out because they could not run, by outcome."""
     right: Estimate | None
-    """Share of right answers, with a Wilson interval over clusters; None if nothing was scored, or answers are not the model's, since
-    what they are read from was fed."""
+    """Share of right answers, with a Wilson interval over clusters; None if nothing was scored, or the answers were fed."""
     baselines: Baselines
-    """What would be right without a model."""
+    """Shares that would be right without a model."""
     valid_format: Estimate | None
-    """Share of traces that read as traces."""
+    """Share of outputs that read as whole traces."""
     truncated: float
     """Share cut by a limit on tokens."""
     trace_tokens: float
@@ -62,9 +61,10 @@ class ConditionSummary(TypedDict):
     written_tokens: float
     """Mean tokens that the model wrote."""
     read_tokens: float
-    """Mean tokens that it had to read for that, without guesses."""
+    """Mean tokens that it had to read, without drafts."""
     state_exact: Estimate | None
-    """Mean share of exact states, with a t interval; None if no state is shown, or all are fed. So with the next four."""
+    """Mean share of exact states, with a t interval; None if no state is shown, or all are fed. The same holds for the next
+    four."""
     action_exact: Estimate | None
     """Mean share of exact actions."""
     value_exact: Estimate | None
@@ -74,12 +74,12 @@ class ConditionSummary(TypedDict):
     key_value_match: Estimate | None
     """Mean share of variables shown with their values."""
     per_frame: dict[str, Estimate]
-    """Shares of all `states`, `changed_states`, `actions` and `returns` of the traces that are right, with a Wilson interval over
-    clusters; not of what was fed. Where states are fed, they are right given the true past."""
+    """Shares of right `states`, `changed_states`, `actions` and `returns` over all traces, with a Wilson interval over clusters;
+    without fed ones. Where states are fed, each is right given the true past."""
     failures: dict[str, int]
     """Wrong answers by failure class, in the order of `Failure`."""
     lacks: NotRequired[str]
-    """Why the model cannot know traces, or the roles that it was never taught; only there of such a model."""
+    """Why the model cannot know traces, or which roles it was never taught; absent for other models."""
 
 
 SHARES = {**dict(PARTS.values()), "key_match": "states", "key_value_match": "states"}
@@ -87,7 +87,7 @@ SHARES = {**dict(PARTS.values()), "key_match": "states", "key_value_match": "sta
 
 
 def summarise(records: pd.DataFrame, knowledge: Knowledge | None = None) -> list[ConditionSummary]:
-    """Every condition of every run, in the order of the records. `knowledge`: of their model."""
+    """Return a summary of every condition of every run, in the records' order."""
     labels = label_columns(records)
     groups = records.groupby(["run", "condition"], sort=False, dropna=False)
     return [_with_lacks(_condition(group, labels), group, knowledge or Knowledge()) for _, group in groups]
@@ -103,16 +103,17 @@ def _with_lacks(condition: ConditionSummary, rows: pd.DataFrame, knowledge: Know
 def write_summary(
     path: Path, run: str, conditions: list[ConditionSummary], evaluation: str, headlines: Mapping[str, Any] = {}
 ) -> None:
-    """Write an evaluation's summary, the whole file or none of it. `evaluation`: whose it is, by its digest. `headlines`: what is
-    said of several conditions together, for whoever reads the file."""
+    """Write an evaluation's summary atomically.
+
+    `evaluation`: its digest. `headlines`: statements about several conditions.
+    """
     write_json(path, {"run": run, "evaluation": evaluation, **headlines, "conditions": [*map(_as_json, conditions)]})
 
 
 def _as_json(value: Any) -> Any:
-    """A value with each estimate as a mapping."""
     if isinstance(value, Estimate):
         return value._asdict()
-    return {key: _as_json(one) for key, one in value.items()} if isinstance(value, dict) else value
+    return {key: _as_json(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
@@ -141,32 +142,34 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
 
 
 def _per_frame(rows: pd.DataFrame) -> dict[str, Estimate]:
-    found, rows = {}, with_changed(rows)
+    estimates, rows = {}, with_changed(rows)
     for share, of in FRAMES.values():
-        judged = rows[rows[share].notna() & (rows[of] > 0)] if share in rows else rows[:0]
-        if len(judged):
-            found[of] = pooled_of((judged[share] * judged[of]).round(), judged[of], judged["cluster"])
-    return found
+        counted_rows = rows[rows[share].notna() & (rows[of] > 0)] if share in rows else rows[:0]
+        if len(counted_rows):
+            estimates[of] = pooled_of(
+                (counted_rows[share] * counted_rows[of]).round(), counted_rows[of], counted_rows["cluster"]
+            )
+    return estimates
 
 
 def rate_of(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """The rate of a column of truth values; None of no rows."""
+    """Return the rate of a boolean column; None without rows."""
     return rate(rows[column].astype(bool).tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
 def share_of(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """The mean of a column of shares, of the rows that have one; None of none."""
+    """Return the mean of a column of shares without nulls; None without rows."""
     rows = rows[rows[column].notna()]
     return mean(rows[column].tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
 def pooled_of(right: pd.Series, of: pd.Series, clusters: pd.Series) -> Estimate:
-    """The share of steps that are right, by their counts in each example."""
+    """Return the share of right steps, pooled over examples."""
     return pooled(right.astype(int).tolist(), of.tolist(), clusters.tolist())
 
 
 def counts(values: pd.Series) -> dict[str, int]:
-    """Counts of each value, the most frequent first."""
+    """Return the number of each value, the most frequent first."""
     return {str(value): int(count) for value, count in values.value_counts().items()}
 
 

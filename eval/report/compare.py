@@ -14,7 +14,7 @@ from remedy.eval.records.schema import TRACE_COLUMNS
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.logs import LogOptions, log_files, read_logs
 from remedy.eval.report.render import Report
-from remedy.eval.report.verdicts import decide
+from remedy.eval.report.verdicts import compute_verdicts
 from remedy.eval.stats import BAR, MARGIN
 from remedy.messages import cut
 from remedy.settings import UserError
@@ -75,7 +75,7 @@ def compare_logs(
     named = {"baseline": Side(run=names[0]), "treatment": Side(run=names[1])}
     scored = records.dropna(subset="right").astype({"right": bool})
     failure = scored["right"].map({True: "", False: "wrong"})
-    decided = decide(comparisons, scored.assign(**NEUTRAL, failure=failure))
+    decided = compute_verdicts(comparisons, scored.assign(**NEUTRAL, failure=failure))
     verdicts = [each._replace(comparison=each.comparison.model_copy(update=named)) for each in decided]
     return Report(verdicts, remarks, [], pd.DataFrame(), [])
 

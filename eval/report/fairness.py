@@ -26,7 +26,7 @@ _OTHERWISE_SAID = {"diagnostics", "set", "split", "trained_on", "batch_size", "p
 _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 
 
-def judged(
+def check_fairness(
     verdict: Verdict,
     requests: Sequence[Request],
     missing: Sequence[MissingRun] = (),

@@ -16,7 +16,7 @@ from remedy.eval.records.schema import label_columns
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.failures import failure_sections, moved_sections
-from remedy.eval.report.fairness import as_it_is, judged
+from remedy.eval.report.fairness import as_it_is, check_fairness
 from remedy.eval.report.groups import grouped
 from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
@@ -25,7 +25,7 @@ from remedy.eval.report.reading import Evaluations, find, read_evaluations, read
 from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.results import result_sections, token_section
 from remedy.eval.report.runs import losses, run_sections
-from remedy.eval.report.verdicts import decide
+from remedy.eval.report.verdicts import compute_verdicts
 from remedy.eval.report.wording import diagnosis_rows
 from remedy.eval.tables.sections import Section
 from remedy.messages import suggest
@@ -87,9 +87,11 @@ def compose(
         remarks += chosen_baselines(evaluations.conditions, baselines)
         comparisons = default_comparisons(evaluations.conditions, baselines) + diagnoses(evaluations.conditions)
     as_they_are = [request["run"] for request in evaluations.requests if as_it_is(request)]
-    decided = decide(comparisons, evaluations.records, as_they_are, losses(evaluations.requests))
+    decided = compute_verdicts(comparisons, evaluations.records, as_they_are, losses(evaluations.requests))
     plans = read_plans(folders)
-    decided = [judged(verdict, evaluations.requests, missing, partial, plans, comparisons) for verdict in decided]
+    decided = [
+        check_fairness(verdict, evaluations.requests, missing, partial, plans, comparisons) for verdict in decided
+    ]
     verdicts = [verdict for verdict in decided if verdict.word is not None]
     fed = [verdict for verdict in decided if verdict.word is None]
     sections = []

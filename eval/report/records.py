@@ -15,7 +15,7 @@ from remedy.eval.records.schema import ROLE_COLUMNS, TRACE_COLUMNS, label_column
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.wording import plural
 from remedy.eval.tables.sections import RECORDS, Section, named
-from remedy.eval.view.records import Opened
+from remedy.eval.view.records import EvaluationFolder
 from remedy.eval.view.terminal import page
 from remedy.files import write_text
 
@@ -61,7 +61,7 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
         UserError: generations are damaged.
         OSError: a page cannot be written.
     """
-    openings = [Opened(folder) for folder in folders if (folder / GENERATIONS).is_dir()]
+    openings = [EvaluationFolder(folder) for folder in folders if (folder / GENERATIONS).is_dir()]
     if not openings:
         return []
     picked = chosen(records[records["run"].isin([opened.request["run"] for opened in openings])])

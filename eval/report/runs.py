@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.eval.report.fairness import LEARNING_RATE, quantised, served, state, yaml_text
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import MissingRun, SelectionRecord

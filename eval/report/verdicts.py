@@ -18,9 +18,9 @@ from remedy.eval.stats import (
     RecipeRate,
     VerdictWord,
     compare,
+    compute_evidence,
     levels,
     over_seeds,
-    weigh,
     word,
     word_of_runs,
 )
@@ -70,7 +70,7 @@ class Verdict(NamedTuple):
         return self.difference.interval(self.level)
 
 
-def decide(
+def compute_verdicts(
     comparisons: Sequence[Comparison],
     records: pd.DataFrame,
     untrained: Collection[str] = (),
@@ -175,7 +175,7 @@ def _rates(
     if comparison.asks and not difference.of_recipes:
         raise ConfigError(f"{where}: asks does nothing: a side has one seed, so that nothing is asked of recipes")
     try:
-        return difference, baseline, treatment, weigh(difference, baseline, treatment, comparison.asks)
+        return difference, baseline, treatment, compute_evidence(difference, baseline, treatment, comparison.asks)
     except ValueError:
         raise ConfigError(
             f"{where}: asks: rates cannot be tested with {difference.seeds[1]} seeds against {difference.seeds[0]}: "

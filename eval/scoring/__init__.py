@@ -1,4 +1,4 @@
-"""Scores of examples: one scorer for frames of text, one for one-token formats, chosen by the format."""
+"""Scores of examples, by a scorer for frames of text or for one-token formats."""
 
 from remedy.eval.scoring.batch import score_batch, write_batch
 

@@ -1,4 +1,4 @@
-"""Check of a wrong action: does the program's code allow it where it stands?"""
+"""Check whether a program's code allows a wrong action where it stands."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from remedy.eval.control_flow import ControlFlow, ControlFlowError
 from remedy.eval.decoding.constraints import exceptions_of
 from remedy.eval.decoding.control_flow import TraceGrammar
 from remedy.eval.records.failures import WrongAction
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 
 ENDED = ReadFrame(None, "")
 """Stands for the end of the trace."""
 
 
-def wrong_action(decoded: Decoded, place: int, written: ReadFrame | None) -> WrongAction | None:
-    """Classify the first wrong event or line, in a frame that was written at a place of the true ones (None: it cannot be read), by
-    the program. None: it cannot be told."""
+def wrong_action(decoded: DecodedExample, index: int, written: ReadFrame | None) -> WrongAction | None:
+    """Classify the first wrong event or line by control flow; None if it cannot tell.
+
+    `index`: index among the true frames. `written`: None if unreadable.
+    """
     data, example = decoded.data, decoded.example
     if written is None:
         return None
@@ -29,13 +31,13 @@ def wrong_action(decoded: Decoded, place: int, written: ReadFrame | None) -> Wro
         return None
     traced, true, form = example.trace.frames, example.frames, FORMATS[data.format]
     assert isinstance(form, Cwm)
-    number = true[place].number if place < len(true) else len(traced)
+    number = true[index].number if index < len(true) else len(traced)
     walk = flow.start(exceptions_of(example))
     for frame in traced[:number]:
-        after = walk.after(frame.event, frame.source)
-        if after is None:  # calls were stepped over when it was traced
+        next_walk = walk.after(frame.event, frame.source)
+        if next_walk is None:  # the tracer stepped over calls
             return None
-        walk = after
+        walk = next_walk
     allowed: set[tuple[Event | None, str]] = set()
     for step in walk.allowed():
         source = flow.source(step)

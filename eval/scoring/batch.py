@@ -1,4 +1,4 @@
-"""Decode a batch under a condition and score every example of it."""
+"""Decoding and scoring of a batch under a condition."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
-from remedy.eval.generators.base import Writer, Writing, Written, requests
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, Writer, make_requests
 from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
-from remedy.eval.scoring.common import Decoded, not_decoded
+from remedy.eval.scoring.common import DecodedExample, not_decoded
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
 from remedy.eval.scoring.tokens import score_tokens
@@ -23,7 +23,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Result(NamedTuple):
-    """Result of one example: its score and what the model wrote."""
+    """Result of one example: its score and the model's output."""
 
     score: Score
     generation: Generation
@@ -35,23 +35,28 @@ def write_batch(
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
     max_new_tokens: int,
-) -> dict[int, Written]:
-    """Have a batch written under a condition's forcing: by place, what is written of those that can be decoded."""
+) -> dict[int, ModelOutput]:
+    """Decode a batch under a condition; return outputs by index.
+
+    Examples that cannot be decoded are left out.
+    """
     fed, memory = fed_roles(condition.forcing), condition.data.memory
     decoded = [
-        place
-        for place, (example, truth) in enumerate(batch)
+        index
+        for index, (example, truth) in enumerate(batch)
         if example.outcome == "ok"
         and (generator.limit is None or longest_seen(*truth[:3], memory, tokenizer.special_ids) <= generator.limit)
         and (fed == TEACHER_FORCED or sum(Role(role) not in fed for role in truth.roles) <= max_new_tokens)
     ]
-    chosen = [batch[place][1] for place in decoded]
+    chosen = [batch[index][1] for index in decoded]
     constraint = constraint_of(condition.forcing)
     starts = (
-        starts_of(constraint, [batch[place][0] for place in decoded], condition.data, tokenizer) if constraint else ()
+        starts_of(constraint, [batch[index][0] for index in decoded], condition.data, tokenizer) if constraint else ()
     )
-    found = generator.generate(requests(chosen, starts), writing(condition, max_new_tokens)) if chosen else []
-    return dict(zip(decoded, found))
+    outputs = (
+        generator.generate(make_requests(chosen, starts), decoding_options(condition, max_new_tokens)) if chosen else []
+    )
+    return dict(zip(decoded, outputs))
 
 
 def score_batch(
@@ -61,41 +66,46 @@ def score_batch(
     condition: Condition,
     max_new_tokens: int,
 ) -> list[Result]:
-    """Have a batch written under a condition's forcing, and score every example."""
+    """Decode a batch under a condition and score every example."""
     fed = fed_roles(condition.forcing)
-    written = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
+    outputs = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
     return [
-        _result(Decoded(example, truth, written[place].runs, fed, condition.data), written[place], tokenizer)
-        if place in written
+        _result(DecodedExample(example, truth, outputs[index].runs, fed, condition.data), outputs[index], tokenizer)
+        if index in outputs
         else Result(
             not_decoded(example, written_roles(condition), feeds_answers(condition.forcing)),
             generation(example.index, "", [], [], tokenizer, truth),
         )
-        for place, (example, truth) in enumerate(batch)
+        for index, (example, truth) in enumerate(batch)
     ]
 
 
-def _result(decoded: Decoded, written: Written, tokenizer: TraceTokenizer) -> Result:
+def _result(decoded: DecodedExample, output: ModelOutput, tokenizer: TraceTokenizer) -> Result:
     score = score_tokens if FORMATS[decoded.data.format].one_token else score_frames
     text = tokenizer.decode(decoded.written(decoded.runs))
     places = generated_places(decoded, tokenizer)
-    kept = generation(decoded.example.index, text, written.runs, places, tokenizer, decoded.truth, written.near_ties)
-    return Result(score(decoded, tokenizer), kept)
+    model_generation = generation(
+        decoded.example.index, text, output.runs, places, tokenizer, decoded.truth, output.near_ties
+    )
+    return Result(score(decoded, tokenizer), model_generation)
 
 
-def writing(condition: Condition, max_new_tokens: int) -> Writing:
-    """Choose what is fed under a condition's forcing, and where runs end."""
+def decoding_options(condition: Condition, max_new_tokens: int) -> DecodingOptions:
     exact, memory = FORMATS[condition.data.format].one_token, condition.data.memory
     constraint = constraint_of(condition.forcing)
-    return Writing(fed_roles(condition.forcing), exact, max_new_tokens, written_roles(condition), memory, constraint)
+    return DecodingOptions(
+        fed_roles(condition.forcing), exact, max_new_tokens, written_roles(condition), memory, constraint
+    )
 
 
 def written_roles(condition: Condition) -> frozenset[Role]:
-    """The roles that the model writes, or under teacher forcing predicts: those that training supervised. Nothing says a program's
-    actions that is not shown."""
+    """Return the roles that the model writes, or predicts under teacher forcing.
+
+    Only supervised roles are predicted, and no actions where no program is shown.
+    """
     fed = fed_roles(condition.forcing)
     if fed != TEACHER_FORCED:
         return frozenset(Role) - fed
-    asked = frozenset(Role) - {Role.CONTEXT} if condition.data.context else ANSWERS
+    predicted = frozenset(Role) - {Role.CONTEXT} if condition.data.context else ANSWERS
     supervised = condition.supervised
-    return asked if supervised is None else asked & frozenset(ROLES[name] for name in supervised)
+    return predicted if supervised is None else predicted & frozenset(ROLES[name] for name in supervised)

@@ -1,4 +1,4 @@
-"""Common parts of both scorers: spliced sequences, the operation behind an error, and the score of what is not decoded."""
+"""Common parts of both scorers: decoded examples, first errors, counts and costs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from remedy.data_gen.traces.frames import WrittenFrame
 from remedy.data_gen.traces.kinds import KINDS, kinds
 from remedy.data_gen.traces.parse import ReadFrame, restore
 from remedy.data_gen.traces.render import FORMATS
-from remedy.data_gen.window_examples import windows
-from remedy.eval.decoding.context_window import Sight
-from remedy.eval.decoding.cursor import Generated
+from remedy.data_gen.window_examples import context_size, windows
+from remedy.eval.decoding.cursor import Generated, ends_frame
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED
+from remedy.eval.decoding.memory import RememberedTokens
 from remedy.eval.records.failures import TOO_LONG, UNTRACED, Failure
-from remedy.eval.records.schema import PARTS, Constrained, Counted, OutOf, Score
+from remedy.eval.records.schema import PARTS, ConstraintEffect, ErrorDenominators, FrameCounts, Score
 from remedy.eval.scoring.operations import causing_frame, operation_of
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 T = TypeVar("T", str, int)
 
 
-class FirstError(OutOf):
-    """The fields of a score that say where the first error is."""
+class FirstError(ErrorDenominators):
+    """Fields of a score that locate the first error."""
 
     frames_right: int
     first_error_frame: int
@@ -37,8 +37,11 @@ class FirstError(OutOf):
     first_error_in_string: bool
 
 
-class Decoded(NamedTuple):
-    """An example, its true tokens, and what a model wrote in their place when the roles `fed` were fed."""
+class DecodedExample(NamedTuple):
+    """Example with its true tokens and the model's output.
+
+    `fed`: roles that were fed.
+    """
 
     example: Example
     truth: Encoded
@@ -48,61 +51,61 @@ class Decoded(NamedTuple):
 
     @property
     def structure_fed(self) -> bool:
-        """Say if the borders of frames were given, so that each frame stands alone."""
+        """Return whether separators were fed, so that frames stand alone."""
         return Role.STRUCTURE in self.fed
 
     @property
     def parallel(self) -> bool:
-        """Say if every token was predicted after true ones."""
+        """Return whether every token was predicted after true ones."""
         return self.fed == TEACHER_FORCED
 
     @property
     def answer_fed(self) -> bool:
-        """Say if what answers are read from was given, so that no answer is the model's."""
+        """Return whether the answer was fed."""
         return bool(self.fed & ANSWERS)
 
     @property
     def wrote(self) -> frozenset[Role]:
-        """The roles of the tokens that the model wrote, or predicted."""
+        """Return the roles that the model wrote or predicted."""
         roles = self.truth.roles
         return frozenset(Role(role) for run in self.runs for role in set(roles[run.start : run.stop]))
 
     def in_full(self, frames: Sequence[ReadFrame | None]) -> list[ReadFrame | None]:
-        """Frames at the places of the true ones with every `..` spelled out, by what was shown before: the states that were fed,
-        or the model's own."""
+        """Return frames with every `..` replaced by the value shown before it.
+
+        That is the fed value, or else the model's own. Frames are aligned with the true ones.
+        """
         true = self.spelled()
         first = true[: len(true) - len(self.example.frames)]
         past = true if self.answer_fed and len(frames) <= len(self.example.frames) else None
         return restore([*first, *frames], past)[len(first) :]
 
     def spelled(self) -> list[ReadFrame]:
-        """The true frames as they are written, and before them the one that the prompt gives, if it does."""
+        """Return the true frames as written, after the seeded one if any."""
         example, encoding = self.example, self.data.string_encoding
         frames = [frame.as_read(encoding) for frame in example.frames]
-        given = example.trace.frames[:1] if example.frames and example.frames[0].number > 0 else []
-        return [*(WrittenFrame(0, one.event, one.source, one.locals, None).as_read(encoding) for one in given), *frames]
+        seeded = example.trace.frames[:1] if example.frames and example.frames[0].number > 0 else []
+        return [
+            *(WrittenFrame(0, frame.event, frame.source, frame.locals, None).as_read(encoding) for frame in seeded),
+            *frames,
+        ]
 
     def written(self, runs: Sequence[Generated]) -> list[int]:
-        """Splice the runs in the place of true tokens, after the context."""
-        return spliced(self.truth.ids, runs)[self.start :]
-
-    @property
-    def start(self) -> int:
-        """The position of the first token after the context."""
-        return next((at for at, role in enumerate(self.truth.roles) if role != Role.CONTEXT), len(self.truth.ids))
+        """Return the sequence after the context, with these runs in place of true tokens."""
+        return spliced(self.truth.ids, runs)[context_size(self.truth.roles) :]
 
 
 ANSWER_CHARACTERS = 500
-"""How much of an answer a record keeps."""
+"""Number of characters of an answer that a record keeps."""
 
 
 def storable(text: str) -> str:
-    """The text without lone surrogates, which a model can write (as JSON's `\\ud800`) but no file of records can hold."""
+    """Return the text with lone surrogates escaped, which Parquet cannot store."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
-    """The sequence that the model and the forcing made together."""
+    """Return the sequence with runs in place of true tokens."""
     ids: list[int] = []
     end = 0
     for run in runs:
@@ -112,101 +115,120 @@ def spliced(true_ids: Sequence[int], runs: Sequence[Generated]) -> list[int]:
 
 
 def operation_behind(example: Example, number: int, role: Role | None) -> str:
-    """Name the operation of the line that brought about an error of this role in frame `number`."""
+    """Return the operation whose line caused an error of this role in frame `number`."""
     frames: Sequence[Frame] = example.trace.frames
-    at = frames[causing_frame(frames, number, role is Role.VALUE)]
-    # A frame that returns shows no state: its line's own frame does.
-    state = at.locals if at.locals is not None else frames[causing_frame(frames, number, False)].locals
-    return operation_of(example.trace.program, at.source, state)
+    cause = frames[causing_frame(frames, number, role is Role.VALUE)]
+    # A returning frame shows no state, so take that of the line which returns.
+    state = cause.locals if cause.locals is not None else frames[causing_frame(frames, number, False)].locals
+    return operation_of(example.trace.program, cause.source, state)
 
 
-def counted(writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None) -> Counted:
-    """Count what is right of a trace's states, actions and values, and of each kind of them. `writes`: the roles that are the model's;
-    `rights`: by role, whether each is right, by the number of its frame; `example`: None of one that is not decoded."""
-    of_kind = kinds(example.trace, example.frames, example.reveal) if example else {}
-    found: dict[str, float | None] = {}
+def count_frames(
+    writes: Collection[Role], rights: Mapping[Role, Mapping[int, bool]], example: Example | None
+) -> FrameCounts:
+    """Count right states, actions and values of a trace, and of their kinds.
+
+    `writes`: roles that the model writes. `rights`: by role and frame number. `example`: None if not decoded.
+    """
+    kinds_of_frames = kinds(example.trace, example.frames, example.reveal) if example else {}
+    counts: dict[str, float | None] = {}
     for role, (share, count) in PARTS.items():
         right = rights.get(role, {})
-        own = role in writes or (role is Role.ACTION and Role.EVENT in writes)
-        mine = {name: of_kind.get(name, ()) for name in KINDS[role]}
-        exact = sum(right.values()) / len(right) if right else None if example else 0.0
-        found |= {share: exact if own else None, count: len(right), **{name: len(of) for name, of in mine.items()}}
-        found |= {f"{name}_right": sum(right[one] for one in of) if own else None for name, of in mine.items()}
-    return cast(Counted, found)
+        is_written = role in writes or (role is Role.ACTION and Role.EVENT in writes)
+        numbers_by_kind = {name: kinds_of_frames.get(name, ()) for name in KINDS[role]}
+        share_exact = sum(right.values()) / len(right) if right else None if example else 0.0
+        counts |= {share: share_exact if is_written else None, count: len(right)}
+        for name, numbers in numbers_by_kind.items():
+            counts[name] = len(numbers)
+            counts[f"{name}_right"] = sum(right[number] for number in numbers) if is_written else None
+    return cast(FrameCounts, counts)
 
 
-def judged(decoded: Decoded, roles: Collection[Role], part: int, whole: int) -> float | None:
-    """The share that is right of what the model had to write of some roles; None if that is nothing."""
+def share_right(decoded: DecodedExample, roles: Collection[Role], part: int, whole: int) -> float | None:
+    """Return `part / whole`; None if the model wrote none of the roles."""
     return part / whole if whole and not decoded.wrote.isdisjoint(roles) else None
 
 
-def out_of(decoded: Decoded, error: int | None = None, role: Role | None = None) -> OutOf:
-    """Count the denominators of first-error rates. `error`: the position of the first one, which is of a `role`."""
+def error_denominators(
+    decoded: DecodedExample, error: int | None = None, role: Role | None = None
+) -> ErrorDenominators:
+    """Count the denominators of first-error rates.
+
+    `error`: position of the first error, if any. `role`: its role.
+    """
     roles = decoded.truth.roles
     counts = Counter(
-        roles[at] for run in decoded.runs for at in range(run.start, run.stop) if error is None or at <= error
+        roles[position]
+        for run in decoded.runs
+        for position in range(run.start, run.stop)
+        if error is None or position <= error
     )
     if role is not None:
         counts[role] = max(counts[role], 1)
-    return _out_of(counts)
+    return _denominators(counts)
 
 
-def _out_of(counts: Mapping[int, int]) -> OutOf:
-    found = {f"out_of_{role.label}": counts.get(role, 0) for role in Role if role is not Role.CONTEXT}
-    return cast(OutOf, found)
+def _denominators(counts: Mapping[int, int]) -> ErrorDenominators:
+    denominators = {f"out_of_{role.label}": counts.get(role, 0) for role in Role if role is not Role.CONTEXT}
+    return cast(ErrorDenominators, denominators)
 
 
-def constrained(runs: Sequence[Generated]) -> Constrained:
-    """Measure what a constraint did to what was written."""
-    held = [one for run in runs for one in run.held]
-    changed = [one.changed for one in held]
+def constraint_effect(runs: Sequence[Generated]) -> ConstraintEffect:
+    """Measure the effect of a constraint on the runs."""
+    origins = [origin for run in runs for origin in run.origins]
+    changed = [origin.changed for origin in origins]
     return {
-        "certain_tokens": sum(one.certain for one in held),
-        "masked_tokens": sum(one.choices > 0 for one in held),
-        "cut_mass": sum(one.cut for one in held),
+        "certain_tokens": sum(origin.certain for origin in origins),
+        "masked_tokens": sum(origin.choices > 0 for origin in origins),
+        "cut_mass": sum(origin.cut for origin in origins),
         "changed_tokens": None if None in changed else sum(map(bool, changed)),
     }
 
 
-def errorless(decoded: Decoded, frames: int, tokenizer: TraceTokenizer) -> Score:
-    """The score of what has no error in so many frames, but for what a scorer says of it: its answer, whether it is whole, matches."""
+def errorless(decoded: DecodedExample, frames: int, tokenizer: TraceTokenizer) -> Score:
+    """Return a score without errors, still without answer, validity and matches."""
     return {
         **not_decoded(decoded.example, frozenset(), answer_fed=False),
-        "written_tokens": sum(run.asked for run in decoded.runs),
+        "written_tokens": sum(run.written_count for run in decoded.runs),
         "read_tokens": read_tokens(decoded, tokenizer),
         "frames": frames,
         "frames_right": frames,
         "failure": "",
-        **constrained(decoded.runs),
-        **out_of(decoded),
+        **constraint_effect(decoded.runs),
+        **error_denominators(decoded),
     }
 
 
-def first_error(decoded: Decoded, place: int, number: int, token: int, role: Role) -> FirstError:
-    """Say where the first error is: the frame's place and number, the position of its token in the true sequence, and its role."""
-    return {
-        "frames_right": place,
-        "first_error_frame": number,
-        "first_error_token": token,
-        "first_error_role": role.label,
-        "first_error_in_string": bool(decoded.truth.strings[token]),
-        **out_of(decoded, token, role),
-    }
+def first_error(decoded: DecodedExample, index: int, number: int, position: int, role: Role) -> FirstError:
+    """Return the fields that locate the first error.
 
-
-def followed_another(lines: Sequence[T], place: int, written: T) -> bool:
-    """Say if `written`, in place of `lines[place]`, follows another occurrence of the line before it.
-
-    `lines`: of the true trace, in the order in which they ran. The first has none before it.
+    `index`: index of the frame. `number`: its number in the trace. `position`: true position.
     """
-    if not 0 < place < len(lines) or written == lines[place]:
+    return {
+        "frames_right": index,
+        "first_error_frame": number,
+        "first_error_token": position,
+        "first_error_role": role.label,
+        "first_error_in_string": bool(decoded.truth.strings[position]),
+        **error_denominators(decoded, position, role),
+    }
+
+
+def followed_another(lines: Sequence[T], index: int, written: T) -> bool:
+    """Return whether `written` follows another occurrence of the line before it.
+
+    `written` stands in place of `lines[place]` of the true trace.
+    """
+    if not 0 < index < len(lines) or written == lines[index]:
         return False
-    return any(before == lines[place - 1] and after == written for before, after in pairwise(lines))
+    return any(before == lines[index - 1] and after == written for before, after in pairwise(lines))
 
 
 def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) -> Score:
-    """The score of an example that is not decoded: its true trace is over the limit, or its program could not be run. `writes`:
-    the roles that the model would have written; `answer_fed`: as of `Decoded`."""
+    """Return the score of an example that is not decoded.
+
+    Its trace is over the limit, or its program could not run. `writes`: roles that the model would have written.
+    """
 
     def nothing(*roles: Role) -> float | None:
         return None if set(roles).isdisjoint(writes) else 0.0
@@ -230,47 +252,42 @@ def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) ->
         "operation": "",
         "answer": "",
         "true_answer": example.answer[:ANSWER_CHARACTERS],
-        **counted(writes, {}, None),
+        **count_frames(writes, {}, None),
         "key_match": nothing(Role.QUERY, Role.STATE),
         "key_value_match": nothing(Role.STATE),
         "respelled": 0,
-        **constrained(()),
-        **_out_of({}),
+        **constraint_effect(()),
+        **_denominators({}),
     }
 
 
-def read_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> int:
-    """Tokens that are seen at the model's last token, and wherever a frame was forgotten before: there reading begins anew.
+def read_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> int:
+    """Count the tokens that the plain loop reads with a cache.
 
-    Each stretch from one such place to the next counts its prompt, what is fed and what is written in it: what the plain loop reads
-    from the stretch's first token on with a cache. Guesses read more at fewer calls, and are not counted; nor is it taken off where a
-    generator, or a server, keeps what it has read of the context.
+    When a frame is forgotten, all tokens still seen are read again. Drafts are not counted.
     """
     truth, memory = decoded.truth, decoded.data.memory
     if decoded.parallel:
         return sum(window.size for window in windows(*truth[:3], memory, tokenizer.special_ids))
     read, begun = 0, True
-    sight = Sight(truth.ids[: decoded.start], memory, tokenizer.special_ids)
+    remembered = RememberedTokens(truth.ids[: context_size(truth.roles)], memory, tokenizer.special_ids)
     for token, closes in _tokens_read(decoded, tokenizer):
-        seen, begun = sight.size + 1, True
-        if sight.take(token, closes):
+        seen, begun = remembered.size + 1, True
+        if remembered.take(token, closes):
             read, begun = read + seen, False
-    return read + sight.size * begun
+    return read + remembered.size * begun
 
 
-def _tokens_read(decoded: Decoded, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:
-    """The tokens after the context, up to the last that the model wrote, each with whether it closes a frame."""
+def _tokens_read(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:
+    """Yield tokens from the context to the last written, and whether each ends a frame."""
     ids, frames = decoded.truth.ids, decoded.truth.frames
     exact = FORMATS[decoded.data.format].one_token
     frame_end = None if exact or decoded.structure_fed else tokenizer.special_ids[Special.FRAME_SEP]
 
-    def last(at: int) -> bool:
-        return at + 1 < len(frames) and frames[at] != frames[at + 1]
-
-    at = decoded.start
+    position = context_size(decoded.truth.roles)
     written = [run for run in decoded.runs if run.ids]
     for run in written:
-        yield from ((ids[place], last(place)) for place in range(at, run.start))
-        for place, token in enumerate(run.ids, start=run.start):
-            yield token, last(place) if exact else token == frame_end
-        at = run.stop
+        yield from ((ids[index], ends_frame(frames, index)) for index in range(position, run.start))
+        for index, token in enumerate(run.ids, start=run.start):
+            yield token, ends_frame(frames, index) if exact else token == frame_end
+        position = run.stop

@@ -1,4 +1,4 @@
-"""Operations of a program's lines, from its syntax tree: a failure is attributed to one."""
+"""Operations of a program's lines, to attribute failures to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from remedy.data_gen.execution.program import Event, Frame, Program, Value
 
 OPERATIONS = ("string method", "index or slice", "loop or counter", "arithmetic", "other")
-"""A line that does several things counts as the first of these that it does."""
+"""A line with several operations counts as the first of these."""
 
 _HEADERS = {
     ast.For: ("target", "iter"),
@@ -24,14 +24,12 @@ _HEADERS = {
 }
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 _BITS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert)
-_STRING_ONLY = {name for name in dir(str) if not name.startswith("_")}.difference(
-    *(dir(kind) for kind in (list, tuple, dict, set, int, float))
-)
 _STRING_METHODS = {name for name in dir(str) if not name.startswith("_")}
+_STRING_ONLY = _STRING_METHODS.difference(*map(dir, (list, tuple, dict, set, int, float)))
 
 
 def operation_of(program: Program, source: str, state: Mapping[str, Value] | None = None) -> str:
-    """The operation of a source line of a program; `state` tells which variables hold strings."""
+    """Return the operation of a source line. `state` shows which variables hold strings."""
     try:
         tree = ast.parse(program.code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -42,13 +40,15 @@ def operation_of(program: Program, source: str, state: Mapping[str, Value] | Non
     for statement in _statements(tree):
         parts = _own_parts(statement)
         nodes = [statement, *(node for part in parts for node in ast.walk(part))]
-        if any(getattr(node, "lineno", 0) in numbers for node in nodes):  # over several lines it fires an event at each
+        if any(
+            getattr(node, "lineno", 0) in numbers for node in nodes
+        ):  # a statement over several lines fires an event at each
             kinds.update(_kinds(statement, nodes[1:], state or {}))
     return next((kind for kind in OPERATIONS if kind in kinds), "other")
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """All statements, without looking into expressions, which hold none."""
+    """Yield all statements."""
     todo = [tree]
     while todo:
         for child in ast.iter_child_nodes(todo.pop()):
@@ -58,10 +58,10 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
-    """The frame whose line brought about what is wrong in frame `number`.
+    """Return the frame whose line caused an error in frame `number`.
 
-    A wrong value was made by its own line. A wrong state or action was made by the line that ran before it in the same call, or
-    for the first frame of a call by the line that calls.
+    A wrong value comes from its own line; a wrong state or action from the line before it in the same call, or from the calling
+    line.
     """
     if at_value or number == 0:
         return number
@@ -77,7 +77,7 @@ def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
 
 
 def _own_parts(statement: ast.AST) -> list[ast.AST]:
-    """List what a statement's own lines hold: all of a simple statement, the header of a compound one."""
+    """Return a simple statement's parts, or those of a compound one's header."""
     if isinstance(statement, ast.ExceptHandler):
         return [statement.type] if statement.type else []
     if isinstance(statement, ast.match_case):
@@ -85,15 +85,14 @@ def _own_parts(statement: ast.AST) -> list[ast.AST]:
     fields = _HEADERS.get(type(statement))
     if fields is None:
         return list(ast.iter_child_nodes(statement))
-    found: list[ast.AST] = []
+    parts: list[ast.AST] = []
     for field in fields:
         value = getattr(statement, field)
-        found += value if isinstance(value, list) else [value]
-    return found
+        parts += value if isinstance(value, list) else [value]
+    return parts
 
 
 def _kinds(statement: ast.AST, nodes: Iterable[ast.AST], state: Mapping[str, Value]) -> Iterator[str]:
-    """The operations of a statement itself, and of the nodes in it."""
     match statement:
         case ast.AugAssign(op=ast.Add() | ast.Sub(), value=ast.Constant(value=int())):
             yield "loop or counter"
@@ -113,7 +112,7 @@ def _kinds(statement: ast.AST, nodes: Iterable[ast.AST], state: Mapping[str, Val
 
 
 def _on_string(call: ast.Call, state: Mapping[str, Value]) -> bool:
-    """Say if a call is a method of a string: by the method's name alone, or by what its receiver is or holds."""
+    """Return whether a call is a string method, by its name or its receiver."""
     match call.func:
         case ast.Attribute(value=ast.Constant(value=str())):
             return True

@@ -1,4 +1,4 @@
-"""Reading of what a model wrote: which frame each token is of, and all of it, or one part of every frame, as frames."""
+"""Reading of model output as frames."""
 
 from __future__ import annotations
 
@@ -10,57 +10,61 @@ from remedy.data_gen.traces.parse import ReadFrame
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.records.generations import TokenPlace
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 Frames = list[ReadFrame | None]
 
 
 class Reading(NamedTuple):
-    """Frames as they are spelled (None for one that cannot be read), the same with all `..` spelled out, and whether all of it
-    reads as a trace."""
+    """Frames as spelled (None if unreadable) and with every `..` replaced.
+
+    `whole`: whether all of the text reads as a trace.
+    """
 
     frames: Frames
     in_full: Frames
     whole: bool
 
 
-def read(decoded: Decoded, runs: Sequence[Generated], tokenizer: TraceTokenizer) -> Reading:
-    """Read the text. Where the structure was fed, a frame that cannot be read does not keep others from being read."""
+def read(decoded: DecodedExample, runs: Sequence[Generated], tokenizer: TraceTokenizer) -> Reading:
+    """Read the output as frames.
+
+    If the structure was fed, each frame is read alone.
+    """
     form, answer_only = FORMATS[decoded.data.format], decoded.data.reveal.answer_only
     if not decoded.structure_fed:
         trace = form.read(tokenizer.pieces(decoded.written(runs)), answer_only)
         return Reading([*trace.frames], decoded.in_full(trace.frames), trace.valid)
-    groups = by_frame(decoded.truth, runs)
-    found: Frames = []
+    groups = tokens_by_frame(decoded.truth, runs)
+    frames: Frames = []
     for frame in decoded.example.frames:
         ids = [token for _, token in groups.get(frame.number, ())]
         trace = form.read([*tokenizer.pieces(ids), Special.END_OF_TEXT], answer_only)
-        found.append(trace.frames[0] if trace.valid and len(trace.frames) == 1 else None)
-    return Reading(found, decoded.in_full(found), None not in found)
+        frames.append(trace.frames[0] if trace.valid and len(trace.frames) == 1 else None)
+    return Reading(frames, decoded.in_full(frames), None not in frames)
 
 
-def read_part(decoded: Decoded, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
-    """Read some roles' text between true separators, in every frame with the true tokens of all others.
+def read_part(decoded: DecodedExample, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
+    """Read only tokens of some roles, with true tokens in place of all others.
 
-    After true tokens, a part is judged by its own: that the model would have ended it there is a matter of the separator that follows.
+    Under teacher forcing, where a part ends is not checked.
     """
     if not decoded.parallel:
         return read(decoded, [run for run in decoded.runs if decoded.truth.roles[run.start] in roles], tokenizer)
     tokens = [
-        Generated(at, at + 1, run.ids[at - run.start : at - run.start + 1], [], True)
+        Generated(position, position + 1, run.ids[position - run.start : position - run.start + 1], [], True)
         for run in decoded.runs
-        for at in range(run.start, run.stop)
-        if decoded.truth.roles[at] in roles
+        for position in range(run.start, run.stop)
+        if decoded.truth.roles[position] in roles
     ]
     return read(decoded, tokens, tokenizer)
 
 
-def by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[int, int]]]:
-    """The tokens of each frame, by its number, with the positions in the true sequence that they stand for.
+def tokens_by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[int, int]]]:
+    """Group tokens by frame number, with the true positions that they replace.
 
-    Runs take the place of true tokens: one of the same length token by token, another one, which lies in one frame, all at its
-    start. Tokens of the context are left out.
+    A run of the true length is aligned token by token. All tokens of any other run get its start. The context is left out.
     """
     aligned: list[tuple[int, int]] = []
     end = 0
@@ -71,53 +75,64 @@ def by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[
         end = run.stop
     aligned += zip(range(end, len(truth.ids)), truth.ids[end:])
     groups: dict[int, list[tuple[int, int]]] = {}
-    for at, token in aligned:
-        if truth.roles[at] != Role.CONTEXT:
-            groups.setdefault(truth.frames[at], []).append((at, token))
+    for position, token in aligned:
+        if truth.roles[position] != Role.CONTEXT:
+            groups.setdefault(truth.frames[position], []).append((position, token))
     return groups
 
 
-def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:
-    """Find the frames of a freely written trace's tokens."""
+def written_places(decoded: DecodedExample, ids: Sequence[int], tokenizer: TraceTokenizer) -> list[TokenPlace]:
+    """Return frame index and role of each token of a freely written trace."""
     reader = FORMATS[decoded.data.format].reader(decoded.data.reveal.answer_only)
-    found = []
+    read_so_far = []
     for token in ids:
         for piece in tokenizer.pieces([token]):
             reader.feed(piece)
-        found.append((reader.place, len(reader.roles)))
-    # The role of a piece may be known only once what follows it is read.
-    return [TokenPlace(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in found]
+        read_so_far.append((reader.place, len(reader.roles)))
+    # A piece's role may only be known after the next piece.
+    return [TokenPlace(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in read_so_far]
 
 
-def first_difference(decoded: Decoded, place: int, tokenizer: TraceTokenizer) -> int:
-    """The position in the true sequence of the first token that differs in the frame at a place, which is known to differ."""
+def first_difference(decoded: DecodedExample, index: int, tokenizer: TraceTokenizer) -> int:
+    """Return the true position of the first different token in the frame at `index`.
+
+    The frame must differ.
+    """
     truth, frames = decoded.truth, decoded.example.frames
-    if place >= len(frames):
+    if index >= len(frames):
         return len(truth.ids) - 1
-    number = frames[place].number
-    positions = [at for at, of in enumerate(truth.frames) if of == number and truth.roles[at] != Role.CONTEXT]
+    number = frames[index].number
+    positions = [
+        position
+        for position, (frame, role) in enumerate(zip(truth.frames, truth.roles))
+        if frame == number and role != Role.CONTEXT
+    ]
     if decoded.structure_fed:
-        written = [token for _, token in by_frame(truth, decoded.runs).get(number, ())]
+        written = [token for _, token in tokens_by_frame(truth, decoded.runs).get(number, ())]
     else:
         ids = decoded.written(decoded.runs)
-        written = [token for token, at in zip(ids, places_written(decoded, ids, tokenizer)) if at.frame >= place]
+        written = [token for token, place in zip(ids, written_places(decoded, ids, tokenizer)) if place.frame >= index]
     for position, token in zip(positions, written):
         if truth.ids[position] != token:
             return position
     return positions[min(len(written), len(positions) - 1)]
 
 
-def generated_places(decoded: Decoded, tokenizer: TraceTokenizer) -> list[TokenPlace]:
-    """Find the frames of all runs' tokens; the frame of the end follows the last one."""
+def generated_places(decoded: DecodedExample, tokenizer: TraceTokenizer) -> list[TokenPlace]:
+    """Return frame index and role of each token of all runs."""
     one_token = FORMATS[decoded.data.format].one_token
     if not one_token and not decoded.structure_fed:
         ids = decoded.written(decoded.runs)
-        return places_written(decoded, ids, tokenizer)[: sum(len(run.ids) for run in decoded.runs)]
-    places = {frame.number: place for place, frame in enumerate(decoded.example.frames)}
-    truth, found = decoded.truth, []
+        return written_places(decoded, ids, tokenizer)[: sum(len(run.ids) for run in decoded.runs)]
+    frame_indices = {frame.number: index for index, frame in enumerate(decoded.example.frames)}
+    truth, places = decoded.truth, []
     for run in decoded.runs:
         aligned = one_token or len(run.ids) == run.stop - run.start
         for offset in range(len(run.ids)):
-            at = min(run.start + offset, run.stop - 1) if aligned else run.start
-            found.append(TokenPlace(places.get(int(truth.frames[at]), len(places)), Role(truth.roles[at])))
-    return found
+            position = min(run.start + offset, run.stop - 1) if aligned else run.start
+            places.append(
+                TokenPlace(
+                    frame_indices.get(int(truth.frames[position]), len(frame_indices)), Role(truth.roles[position])
+                )
+            )
+    return places

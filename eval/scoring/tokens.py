@@ -1,4 +1,4 @@
-"""Score traces of one-token formats, in which every token has its place: position by position."""
+"""Scorer for one-token formats, position by position."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import Matches, Score
 from remedy.eval.scoring.common import (
     ANSWER_CHARACTERS,
-    Decoded,
-    counted,
+    DecodedExample,
+    count_frames,
     errorless,
     first_error,
     followed_another,
-    judged,
     operation_behind,
+    share_right,
     spliced,
     storable,
 )
@@ -33,11 +33,14 @@ ROLE_FAILURES: Mapping[Role, Failure] = {
     Role.STATE: Failure.WRONG_STATE,
     Role.VALUE: Failure.WRONG_RETURN,
 }
-"""The failure class of a first error by the role of its token, which is all of a frame's part."""
+"""Failure class by the role of the first wrong token."""
 
 
-class _Place(NamedTuple):
-    """One token of the true sequence after the context, what was written there (None: nothing), and whether it means the same."""
+class _TokenPair(NamedTuple):
+    """True token and the token written in its place (None: none).
+
+    `right`: whether both mean the same.
+    """
 
     position: int
     role: Role
@@ -47,16 +50,16 @@ class _Place(NamedTuple):
     right: bool
 
 
-def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
-    """One example's score. Tokens are compared at their place in the true sequence; fed ones are right."""
+def score_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
+    """Score one example. Fed tokens are right."""
     example, truth, runs = decoded.example, decoded.truth, decoded.runs
-    places = _by_meaning(decoded, _places(decoded), tokenizer)
-    numbers = sorted({place.frame for place in places if place.role is not Role.STRUCTURE})
-    error = next((place for place in places if not place.right), None)
+    pairs = _by_meaning(decoded, _token_pairs(decoded), tokenizer)
+    numbers = sorted({pair.frame for pair in pairs if pair.role is not Role.STRUCTURE})
+    error = next((pair for pair in pairs if not pair.right), None)
     answer = answer_start(truth, example)
     whole = spliced(truth.ids, runs)
     separators = [[token for token in ids if tokenizer.is_special(token)] for ids in (whole, truth.ids)]
-    last = [place.right for place in places if place.position >= answer]
+    last = [pair.right for pair in pairs if pair.position >= answer]
     right = (
         answer < len(truth.ids)
         and separators[0] == separators[1]
@@ -64,8 +67,8 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     )
     truncated = any(not run.complete for run in runs)
     specials_right = all(
-        place.written is not None and tokenizer.is_special(place.token) == tokenizer.is_special(place.written)
-        for place in places
+        pair.written is not None and tokenizer.is_special(pair.token) == tokenizer.is_special(pair.written)
+        for pair in pairs
     )
     score: Score = {
         **errorless(decoded, len(numbers), tokenizer),
@@ -73,7 +76,7 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
         "valid_format": not truncated and specials_right,
         "truncated": truncated,
         "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
-        **_matches(decoded, places),
+        **_matches(decoded, pairs),
     }
     if error is None:
         return score
@@ -81,9 +84,9 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     before = sum(other < error.frame for other in numbers)
     score = {**score, **first_error(decoded, before, number, error.position, error.role)}
     if error.role is Role.ACTION and error.written is not None:
-        at = [place for place, role in enumerate(truth.roles) if role == Role.ACTION]
-        commands = [truth.ids[place] for place in at]
-        score["followed_another"] = followed_another(commands, at.index(error.position), error.written)
+        action_positions = [position for position, role in enumerate(truth.roles) if role == Role.ACTION]
+        commands = [truth.ids[position] for position in action_positions]
+        score["followed_another"] = followed_another(commands, action_positions.index(error.position), error.written)
     if right or decoded.answer_fed:
         return score
     score["failure"] = Failure.RUNAWAY if truncated else ROLE_FAILURES[error.role]
@@ -95,85 +98,98 @@ def score_tokens(decoded: Decoded, tokenizer: TraceTokenizer) -> Score:
     return score
 
 
-def _places(decoded: Decoded) -> list[_Place]:
+def _token_pairs(decoded: DecodedExample) -> list[_TokenPair]:
     truth = decoded.truth
     written: dict[int, int | None] = {}
     for run in decoded.runs:
         for offset, position in enumerate(range(run.start, run.stop)):
             written[position] = run.ids[offset] if offset < len(run.ids) else None
     return [
-        _Place(at, Role(role), frame, token, written.get(at, token), written.get(at, token) == token)
-        for at, (token, role, frame) in enumerate(zip(truth.ids, truth.roles, truth.frames))
+        _TokenPair(
+            position, Role(role), frame, token, written.get(position, token), written.get(position, token) == token
+        )
+        for position, (token, role, frame) in enumerate(zip(truth.ids, truth.roles, truth.frames))
         if role != Role.CONTEXT
     ]
 
 
-def _by_meaning(decoded: Decoded, places: Sequence[_Place], tokenizer: TraceTokenizer) -> list[_Place]:
-    """The places, a state right where it stands for the true value: `..` for the one that was last shown, by the model or, where
-    states are fed, in truth."""
-    found: list[_Place] = []
+def _by_meaning(decoded: DecodedExample, pairs: Sequence[_TokenPair], tokenizer: TraceTokenizer) -> list[_TokenPair]:
+    """Return the places, with `right` by meaning: `..` stands for the value last shown.
+
+    That is the model's own value or, where states are fed, the true one.
+    """
+    pairs_by_meaning: list[_TokenPair] = []
     frame = -1
     memories: list[dict[int, int | None]] = [{}, {}]
     latest: list[dict[int, int | None]] = [{}, {}]
-    for before, place in zip([None, *places], places):
-        if place.role is Role.STATE and before is not None:
-            if place.frame != frame:
-                frame, memories, latest = place.frame, latest, [{}, {}]
-            said = []
-            # After true tokens, a value is of the variable that was truly asked for.
-            asked = before.token if decoded.parallel else before.written
-            for side, (name, token) in enumerate([(before.token, place.token), (asked, place.written)]):
+    for before, pair in zip([None, *pairs], pairs):
+        if pair.role is Role.STATE and before is not None:
+            if pair.frame != frame:
+                frame, memories, latest = pair.frame, latest, [{}, {}]
+            meanings = []
+            # Under teacher forcing, a value answers the true question, not the predicted one.
+            asked_id = before.token if decoded.parallel else before.written
+            for side, (name, token) in enumerate([(before.token, pair.token), (asked_id, pair.written)]):
                 past = memories[0 if decoded.answer_fed else side]
                 known = token is not None and tokenizer.decode([token]) == UNCHANGED.text and name in past
-                said.append(past[name] if known and name is not None else token)
+                meanings.append(past[name] if known and name is not None else token)
                 if name is not None:
-                    latest[side][name] = said[-1]
-            place = place._replace(right=said[0] == said[1])
-        found.append(place)
-    return found
+                    latest[side][name] = meanings[-1]
+            pair = pair._replace(right=meanings[0] == meanings[1])
+        pairs_by_meaning.append(pair)
+    return pairs_by_meaning
 
 
 def answer_start(truth: Encoded, example: Example) -> int:
-    """Position where the final answer begins: the last frame's first VALUE token, or STATE where no frame has a value; of a program
-    that raised, its exception's."""
+    """Return the position of the answer's first token.
+
+    It is the first VALUE of the last frame, or of the exception that left the program; without values, the first STATE of the last
+    frame.
+    """
     raised = example.trace.exception_frame
     for role in (Role.VALUE, Role.STATE):
-        frames = [frame for frame, r in zip(truth.frames, truth.roles) if r == role]
-        if frames:
-            last = raised if raised in frames else max(frames)
-            return next(i for i, (f, r) in enumerate(zip(truth.frames, truth.roles)) if f == last and r == role)
+        starts: dict[int, int] = {}
+        for position, frame in enumerate(truth.frames):
+            if truth.roles[position] == role:
+                starts.setdefault(frame, position)
+        if starts:
+            last = starts[max(starts)]
+            return last if raised is None else starts.get(raised, last)
     return len(truth.ids)
 
 
 def _answer(truth: Encoded, ids: Sequence[int], answer: int, tokenizer: TraceTokenizer) -> str:
-    """The answer as written, in the words of the true one: a value, or `name=value` for each variable of a final state."""
+    """Return the written answer: a value, or `name=value` for each variable."""
     start = answer - len(truth.ids)
     tail = list(zip(ids[start - 1 :], truth.roles[start - 1 :]))
-    said = []
+    parts = []
     for (before, _), (token, role) in pairwise(tail):
         if role == Role.VALUE:
-            said.append(tokenizer.decode([token]))
+            parts.append(tokenizer.decode([token]))
         elif role == Role.STATE:
-            said.append(f"{tokenizer.decode([before])}={tokenizer.decode([token])}")
-    return ",".join(said)
+            parts.append(f"{tokenizer.decode([before])}={tokenizer.decode([token])}")
+    return ",".join(parts)
 
 
-def _matches(decoded: Decoded, places: Sequence[_Place]) -> Matches:
-    """Shares of the frames and variables that are right. A state's questions belong to it, unless true ones were read."""
-    asked = {Role.STATE} if decoded.parallel else {Role.STATE, Role.QUERY}
-    wrong_states = {place.frame for place in places if place.role in asked and not place.right}
-    shown = [place for place in places if place.role is Role.STATE]
+def _matches(decoded: DecodedExample, pairs: Sequence[_TokenPair]) -> Matches:
+    """Count the right states, actions, variables and values of one trace.
+
+    A state's queries belong to it, except under teacher forcing.
+    """
+    state_roles = {Role.STATE} if decoded.parallel else {Role.STATE, Role.QUERY}
+    wrong_states = {pair.frame for pair in pairs if pair.role in state_roles and not pair.right}
+    shown = [pair for pair in pairs if pair.role is Role.STATE]
     rights = {
-        Role.STATE: {place.frame: place.frame not in wrong_states for place in shown},
-        Role.ACTION: {place.frame: place.right for place in places if place.role is Role.ACTION},
-        Role.VALUE: {place.frame: place.right for place in places if place.role is Role.VALUE},
+        Role.STATE: {pair.frame: pair.frame not in wrong_states for pair in shown},
+        Role.ACTION: {pair.frame: pair.right for pair in pairs if pair.role is Role.ACTION},
+        Role.VALUE: {pair.frame: pair.right for pair in pairs if pair.role is Role.VALUE},
     }
-    named = {place.position: place.right for place in places if place.role is Role.QUERY}
-    values = [place.right and (decoded.parallel or named.get(place.position - 1, True)) for place in shown]
-    respelled = {place.frame for place in shown if place.right and place.written != place.token}
+    named = {pair.position: pair.right for pair in pairs if pair.role is Role.QUERY}
+    values = [pair.right and (decoded.parallel or named.get(pair.position - 1, True)) for pair in shown]
+    respelled = {pair.frame for pair in shown if pair.right and pair.written != pair.token}
     return Matches(
-        **counted(decoded.wrote, rights, decoded.example),
-        key_match=judged(decoded, {Role.QUERY}, sum(named.values()), len(named)),
-        key_value_match=judged(decoded, {Role.STATE}, sum(values), len(values)),
+        **count_frames(decoded.wrote, rights, decoded.example),
+        key_match=share_right(decoded, {Role.QUERY}, sum(named.values()), len(named)),
+        key_value_match=share_right(decoded, {Role.STATE}, sum(values), len(values)),
         respelled=len(respelled - wrong_states),
     )

@@ -62,7 +62,7 @@ class Evidence(NamedTuple):
         return min(1.0, self.up, self.down)
 
 
-def weigh(
+def compute_evidence(
     difference: Difference, baseline: RecipeRate, treatment: RecipeRate, asks: Question | None = None
 ) -> Evidence:
     """Weigh a comparison's evidence, by default by rates, or of few seeds by solved trainings.

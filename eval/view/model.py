@@ -1,4 +1,4 @@
-"""A trace to look at: its tokens by role, and what a model wrote beside what is true; nothing of colours, terminals or pages."""
+"""Views: tokens by role, and what a model wrote beside the truth."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ MEANINGS = {
     Role.STATE: "the variables before it runs",
     Role.VALUE: "the returned or raised value",
 }
-"""The meaning of each role, for legends."""
+"""Meaning of each role, for legends."""
 BORDERS = (0.99, 0.9, 0.5)
 STEPS = ("0.99 and more", "0.9 to 0.99", "0.5 to 0.9", "below 0.5")
-"""Steps of the model's own probability of a token, and the least of each but the last."""
+"""Classes of a token's probability, and the lower border of each but the last."""
 _SIGNS = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
 def visible(text: str) -> str:
-    """The text with a sign for each newline and tab, and with every other control or format character as its escape."""
+    """Return the text with signs for newlines and tabs; other control characters are escaped."""
     return escaped(text.translate(_SIGNS))
 
 
 class Token(NamedTuple):
-    """One token. `text` has nothing escaped; `string`: it overlaps the text of a string value; `supervised`: it is learnt, or the
-    model wrote it; `wrong`: it differs from the true one; `logprob`: the natural logarithm of the model's own probability of it (NaN:
-    a server does not tell; None: no model chose it); `cut`: the probability of all that a constraint did not allow in its place."""
+    """Token of a view, with its text not escaped.
+
+    `string`: in the text of a string value. `supervised`: learnt, or written by the model. `wrong`: differs from the true one.
+    `logprob`: NaN if unknown, None if no model chose it. `cut`: probability that a constraint removed here.
+    """
 
     id: int
     text: str
@@ -55,7 +57,7 @@ class Token(NamedTuple):
 
     @property
     def step(self) -> int | None:
-        """The step of its probability; None where that is not known."""
+        """Return the class of its probability; None if that is unknown."""
         if self.logprob is None or math.isnan(self.logprob):
             return None
         return sum(math.exp(self.logprob) < border for border in BORDERS)
@@ -63,8 +65,10 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """The tokens of the context (`frame` -1), or of one frame. `written`: those of a model beside true ones;
-    `missing`: true tokens that were not written."""
+    """Tokens of the context (`frame` -1) or of one frame.
+
+    `written`: the model's, beside true ones. `missing`: number of true tokens not written.
+    """
 
     frame: int
     label: str
@@ -75,32 +79,34 @@ class Block:
 
     @property
     def chosen(self) -> list[Token]:
-        """The tokens that a model chose."""
         tokens = self.tokens if self.written is None else self.written
         return [token for token in tokens if token.logprob is not None]
 
     @property
     def probability(self) -> float | None:
-        """The model's own probability of all that it chose here; NaN where a server does not tell, None where it chose nothing."""
+        """Return the product of chosen tokens' probabilities; NaN if unknown, None without any."""
         logprobs = [token.logprob for token in self.chosen if token.logprob is not None]
         return math.exp(sum(logprobs)) if logprobs else None
 
     @property
     def note(self) -> str:
-        """The least likely token, what a constraint cut, and how many tokens are missing."""
+        """Describe the least likely token, removed probability and missing tokens."""
         known = [token for token in self.chosen if token.step is not None]
-        said = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
+        remarks = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
         if known:
             least = min(known, key=lambda token: token.logprob or 0)
-            said.append(f"least likely token {visible(least.text) or '·'!r} {math.exp(least.logprob or 0):.3g}")
+            remarks.append(f"least likely token {visible(least.text) or '·'!r} {math.exp(least.logprob or 0):.3g}")
         cut = 1 - math.prod(1 - token.cut for token in self.chosen)
-        said += [f"a probability of {cut:.3g} was cut"] if cut > 0 else []
-        return ", ".join([*said, *([f"{self.missing} tokens not written"] if self.missing else [])])
+        remarks += [f"a probability of {cut:.3g} was cut"] if cut > 0 else []
+        return ", ".join([*remarks, *([f"{self.missing} tokens not written"] if self.missing else [])])
 
 
 @dataclass(frozen=True)
 class View:
-    """Blocks with a title and facts. `asked`: the word for tokens that are not grey; `separator`: stands between tokens' texts."""
+    """Blocks with a title and facts.
+
+    `asked`: the word for tokens that are not grey. `separator`: between texts of tokens.
+    """
 
     title: str
     blocks: tuple[Block, ...]
@@ -110,27 +116,32 @@ class View:
 
     @property
     def tokens(self) -> list[Token]:
-        """All tokens in order, without those that a model wrote beside them."""
+        """Return all tokens in order, without those written beside them."""
         return [token for block in self.blocks for token in block.tokens]
 
     def counts(self) -> Iterator[tuple[Role, int, int, int]]:
-        """Tokens by role, for the roles that occur: all, the supervised ones, and those in strings."""
+        """Yield each role with its numbers of tokens: all, supervised, and in strings."""
         for role in MEANINGS:
-            if mine := [token for token in self.tokens if token.role is role]:
-                yield role, len(mine), sum(token.supervised for token in mine), sum(token.string for token in mine)
+            if role_tokens := [token for token in self.tokens if token.role is role]:
+                yield (
+                    role,
+                    len(role_tokens),
+                    sum(token.supervised for token in role_tokens),
+                    sum(token.string for token in role_tokens),
+                )
 
 
 def view_of(
     title: str, form: str, tokenizer: TraceTokenizer, tokens: Sequence[Token], facts: Mapping[str, Any]
 ) -> View:
-    """An example written in a format."""
-    said = {"format": form, "tokenizer": tokenizer.settings.kind, **facts}
-    said = {name.replace("_", " "): str(fact) for name, fact in said.items() if fact != ""}
-    return View(title, blocks_of(tokens), said, separator=" " if FORMATS[form].one_token else "")
+    """Return the view of an example in a format."""
+    shown_facts = {"format": form, "tokenizer": tokenizer.settings.kind, **facts}
+    shown_facts = {name.replace("_", " "): str(fact) for name, fact in shown_facts.items() if fact != ""}
+    return View(title, blocks_of(tokens), shown_facts, separator=" " if FORMATS[form].one_token else "")
 
 
 def tokens_of(tokenizer: TraceTokenizer, encoded: Encoded, supervised: frozenset[Role]) -> list[Token]:
-    """Tokens with their texts; those of `supervised` roles are learnt."""
+    """Return tokens with their texts; those of `supervised` roles are learnt."""
     return [
         Token(token, text, Role(role), frame, string, Role(role) in supervised, tokenizer.is_special(token))
         for token, role, frame, string, text in zip(*encoded, token_texts(tokenizer, encoded.ids))
@@ -138,18 +149,24 @@ def tokens_of(tokenizer: TraceTokenizer, encoded: Encoded, supervised: frozenset
 
 
 def blocks_of(tokens: Sequence[Token]) -> tuple[Block, ...]:
-    """Tokens in order as one block for each frame. A special token alone after the last frame is the end."""
-    found = []
+    """Group tokens into one block per frame.
+
+    A special token alone after the last frame is the end.
+    """
+    blocks = []
     for frame, group in groupby(tokens, key=lambda token: token.frame):
-        mine = tuple(group)
-        ends = len(mine) == 1 and mine[0].special and mine[0] is tokens[-1]
+        frame_tokens = tuple(group)
+        ends = len(frame_tokens) == 1 and frame_tokens[0].special and frame_tokens[0] is tokens[-1]
         label = "context" if frame < 0 else "end" if ends else f"frame {frame}"
-        found.append(Block(frame, label, mine))
-    return tuple(found)
+        blocks.append(Block(frame, label, frame_tokens))
+    return tuple(blocks)
 
 
 def lines_of(tokens: Sequence[Token]) -> list[list[tuple[int, Token, str]]]:
-    """A block's tokens as lines, each with its place and its text there: one ends after a newline, unless a special token follows."""
+    """Split a block's tokens into lines of (index, token, text).
+
+    A line ends after a newline, unless a special token follows.
+    """
     lines: list[list[tuple[int, Token, str]]] = [[]]
     ended = False
     for number, token in enumerate(tokens):
@@ -162,54 +179,55 @@ def lines_of(tokens: Sequence[Token]) -> list[list[tuple[int, Token, str]]]:
 
 
 class Run(NamedTuple):
-    """A stretch of the true sequence, and the tokens that a model wrote in its place."""
+    """Stretch of the true sequence, and the tokens that a model wrote in its place."""
 
     start: int
     stop: int
     tokens: Sequence[Token]
 
 
-def beside(
+def side_by_side(
     truth: Sequence[Token],
     runs: Sequence[Run],
     error: int = -1,
     by_place: bool = False,
 ) -> tuple[Block, ...]:
-    """A block for every true frame, with what was written of it, and for frames that were written after the last. `error`: the number
-    of the first frame that differs, below 0 if none does.
+    """Return a block for each frame, with the written tokens beside the true ones.
 
-    Tokens that the model did not write are not supervised in this view, and shown grey. `by_place`: every written token stands for
-    the true token in its place, as in one-token formats and under teacher forcing; else a frame's are aligned with the true ones.
+    `error`: number of the first frame that differs, below 0 if none. `by_place`: compare tokens by position, as in one-token
+    formats and under teacher forcing; else they are aligned. Tokens that the model did not write are grey.
     """
-    asked = {place for run in runs for place in range(run.start, run.stop)}
-    true = [token._replace(supervised=place in asked) for place, token in enumerate(truth)]
+    model_positions = {position for run in runs for position in range(run.start, run.stop)}
+    true = [token._replace(supervised=position in model_positions) for position, token in enumerate(truth)]
     written: dict[int, list[Token]] = {}
     for token in _decoded(true, runs, by_place):
         written.setdefault(token.frame, []).append(token)
-    align = (lambda true, own: tuple(own)) if by_place else _aligned
+    align = (lambda true, written_tokens: tuple(written_tokens)) if by_place else _aligned
     blocks = list(blocks_of(true))
     after = {*written} - {block.frame for block in blocks}
     blocks += [Block(frame, f"frame {frame}", ()) for frame in sorted(after)]
-    for place, block in enumerate(blocks):
+    for position, block in enumerate(blocks):
         if block.frame < 0:
             continue
-        here = written.get(block.frame, [])
-        missing = len(block.tokens) - len(here) if runs and by_place else 0
+        frame_tokens = written.get(block.frame, [])
+        missing = len(block.tokens) - len(frame_tokens) if runs and by_place else 0
         first = block.frame == error
-        blocks[place] = replace(block, written=align(block.tokens, here), first_error=first, missing=missing)
+        blocks[position] = replace(block, written=align(block.tokens, frame_tokens), first_error=first, missing=missing)
     return tuple(blocks)
 
 
 def _decoded(true: Sequence[Token], runs: Sequence[Run], by_place: bool) -> Iterator[Token]:
-    """The decoded sequence: fed tokens are true ones, the others the model's. Nothing, if the model was not run."""
+    """Yield the decoded sequence: true tokens where fed, else the model's."""
     end = 0
     for run in runs:
         yield from true[end : run.start]
         for offset, token in enumerate(run.tokens):
-            near = true[min(run.start + offset, run.stop - 1)]
+            true_token = true[min(run.start + offset, run.stop - 1)]
             if by_place:
-                wrong = token.id != near.id
-                token = token._replace(role=near.role, string=near.string, frame=near.frame, wrong=wrong)
+                wrong = token.id != true_token.id
+                token = token._replace(
+                    role=true_token.role, string=true_token.string, frame=true_token.frame, wrong=wrong
+                )
             yield token
         end = run.stop
     if end:
@@ -217,15 +235,19 @@ def _decoded(true: Sequence[Token], runs: Sequence[Run], by_place: bool) -> Iter
 
 
 def _aligned(true: Sequence[Token], written: Sequence[Token]) -> tuple[Token, ...]:
-    """The written tokens of a frame with the roles of the true ones that they agree with; the model's others are wrong, each with the
-    role of the true one where it stands."""
+    """Return a frame's written tokens with the roles of aligned true ones.
+
+    Others that the model wrote are wrong.
+    """
     matcher = SequenceMatcher(None, [token.id for token in true], [token.id for token in written], autojunk=False)
-    found = []
+    aligned = []
     for tag, start, _, first, last in matcher.get_opcodes():
         for offset, token in enumerate(written[first:last]):
             same = tag == "equal"
-            near = true[min(start + offset * same, len(true) - 1)] if true else token
-            found.append(
-                token._replace(role=near.role, string=same and near.string, wrong=token.supervised and not same)
+            true_token = true[min(start + offset * same, len(true) - 1)] if true else token
+            aligned.append(
+                token._replace(
+                    role=true_token.role, string=same and true_token.string, wrong=token.supervised and not same
+                )
             )
-    return tuple(found)
+    return tuple(aligned)

@@ -1,4 +1,4 @@
-"""The record of an evaluation, opened from its files alone: what the model wrote beside what is true."""
+"""Views of an evaluation's records, from its files alone."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from remedy.eval.decoding.forcings import FORCINGS, TEACHER_FORCED
 from remedy.eval.records.folder import GENERATIONS, RECORDS, read_request, words_of
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
-from remedy.eval.view.model import Block, Run, Token, View, beside, blocks_of
+from remedy.eval.view.model import Block, Run, Token, View, blocks_of, side_by_side
 from remedy.messages import suggest
 from remedy.settings import ConfigError
 
 FACTS = ("failure", "wrong_action", "operation", "first_error_role", "outcome", "source", "answer", "true_answer")
 
 
-class Opened:
-    """An evaluation's folder whose records are looked at.
+class EvaluationFolder:
+    """Folder of an evaluation to show records of.
 
     Raises:
         UserError: it holds none.
@@ -36,27 +36,27 @@ class Opened:
         self.evaluation = digest_of(self.request)
         self.conditions: list[str] = self.request["conditions"]
 
-    def named(self, words: str) -> str:
-        """The condition that has these words in its name, as no other has.
+    def find_condition(self, words: str) -> str:
+        """Return the only condition with these words in its name.
 
         Raises:
             ConfigError: none has, or several have.
         """
         parts = {slug: words_of(slug) for slug in self.conditions}
-        values = {slug: {slug, *mine, *(part.partition("=")[2] for part in mine)} for slug, mine in parts.items()}
-        found = [slug for slug in parts if values[slug].issuperset(words.split())]
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            known = sorted({part for mine in parts.values() for part in mine})
+        values = {slug: {slug, *own, *(part.partition("=")[2] for part in own)} for slug, own in parts.items()}
+        matching = [slug for slug in parts if values[slug].issuperset(words.split())]
+        if len(matching) == 1:
+            return matching[0]
+        if not matching:
+            known = sorted({part for own in parts.values() for part in own})
             raise ConfigError(f"--condition {words!r}: no condition of {self.folder} has it; {suggest(words, known)}")
-        names = "\n".join(f"  {' '.join(parts[slug])}" for slug in found)
+        names = "\n".join(f"  {' '.join(parts[slug])}" for slug in matching)
         raise ConfigError(
-            f"--condition: {self.folder} has {len(found)} conditions; give words that only one of them has:\n{names}"
+            f"--condition: {self.folder} has {len(matching)} conditions; give words that only one of them has:\n{names}"
         )
 
     def views(self, condition: str, indices: Sequence[int]) -> list[View]:
-        """Records of a condition.
+        """Return the views of a condition's records.
 
         Raises:
             UserError: there is no such record, or a file is damaged.
@@ -69,36 +69,38 @@ class Opened:
         return [record_view(records.loc[index].to_dict(), written.loc[index].to_dict()) for index in indices]
 
 
-def opened_view(folder: Path, index: int, words: str = "") -> View:
-    """One record. `words`: of a condition, as of `Opened.named`; without them of the first, and the view says which there are.
+def record_of_folder(folder: Path, index: int, words: str = "") -> View:
+    """Return the view of one record.
+
+    `words`: of a condition, as in `EvaluationFolder.find_condition`; by default the first condition is shown and the others are listed.
 
     Raises:
-        UserError: the folder holds no such condition or record.
+        UserError: there is no such condition or record.
     """
-    opened = Opened(folder)
-    conditions = opened.conditions
-    [view] = opened.views(opened.named(words) if words else conditions[0], [index])
+    evaluation = EvaluationFolder(folder)
+    conditions = evaluation.conditions
+    [view] = evaluation.views(evaluation.find_condition(words) if words else conditions[0], [index])
     if len(conditions) > 1 and not words:
         view.facts["condition"] = f"1 of {len(conditions)}; --condition chooses: {', '.join(conditions)}"
     return view
 
 
 def record_view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
-    """A record with its kept generation, beside the truth."""
+    """Return the view of a record and its generation beside the truth."""
     form = FORMATS.get(record["format"])
     by_place = (form is not None and form.one_token) or FORCINGS.get(record["forcing"]) == TEACHER_FORCED
     title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
     truth = _truth(written)
     numbers = list(dict.fromkeys(token.frame for token in truth if token.role is not Role.CONTEXT))
-    blocks = beside(truth, _runs(written, numbers), record["first_error_frame"], by_place)
+    blocks = side_by_side(truth, _runs(written, numbers), record["first_error_frame"], by_place)
     undefined = pd.isna(record["right"])
     facts = {"right": "undefined: states or values are fed" if undefined else "yes" if record["right"] else "no"}
     facts |= {name.replace("_", " "): str(record[name]) for name in FACTS if record[name] and record[name] != "ok"}
     return View(title, blocks, facts, "written")
 
 
-def alone(written: Mapping[str, Any], first: int) -> tuple[Block, ...]:
-    """A kept generation of which the truth is not known. `first`: the number of the first frame that was written."""
+def generation_blocks(written: Mapping[str, Any], first: int) -> tuple[Block, ...]:
+    """Return the blocks of a generation without a truth. `first`: number of its first frame."""
     context = [token._replace(supervised=False) for token in _truth(written) if token.role is Role.CONTEXT]
     tokens = [token for run in _runs(written, [first]) for token in run.tokens]
     return blocks_of([*context, *tokens])
@@ -113,14 +115,28 @@ def _truth(written: Mapping[str, Any]) -> list[Token]:
 
 
 def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
-    """The runs of a generation. `numbers`: of the true frames; frames after the last are numbered on from it."""
+    """Return the runs of a generation.
+
+    `numbers`: of the true frames, after which others are counted on.
+    """
     columns = [written[name] for name in ("ids", "texts", "roles", "places", "special", "logprobs")]
     certain, cut = (list(written[name]) or [0] * len(columns[0]) for name in ("certain", "cut"))
     last = max(numbers, default=0)
     numbers = [*numbers, *range(last + 1, last + 2 + max(columns[3], default=0))]
     tokens = [
-        Token(id, text, ROLES[role], numbers[place], False, not sure, special, False, None if sure else logprob, mass)
-        for id, text, role, place, special, logprob, sure, mass in zip(*columns, certain, cut, strict=True)
+        Token(
+            id,
+            text,
+            ROLES[role],
+            numbers[frame_index],
+            False,
+            not is_certain,
+            special,
+            False,
+            None if is_certain else logprob,
+            mass,
+        )
+        for id, text, role, frame_index, special, logprob, is_certain, mass in zip(*columns, certain, cut, strict=True)
     ]
     ends = np.cumsum([0, *written["run_lengths"]])
     starts = zip(written["run_starts"], written["run_stops"], ends, ends[1:])

@@ -1,4 +1,4 @@
-"""A view in the terminal: colours where there are any, else the roles' names in a plain layout; and as a page with these colours."""
+"""View in a terminal, in colours or plain, or as an HTML page."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from remedy.messages import escaped
 BORDER = "│"
 INK = "#1b1b1b"
 SHADES = (0.22, 0.38)
-"""The share of a role's colour in the backgrounds of even and odd tokens, so that their borders are seen."""
+"""Share of a role's colour in the backgrounds of even and odd tokens, so that borders between tokens are visible."""
 GREYS = ("#eeeeee", "#dddddd")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 STEP_STYLES = (Style(), Style(bold=True), Style(color="#9a4a00", bold=True), Style(color="#c00000", bold=True))
-"""Styles that the steps of a token's probability add to its colours."""
+"""Styles for the classes of a token's probability."""
 ERROR = Style(color="#ffffff", bgcolor="#b3261e", bold=True)
 FAINT = Style(dim=True)
 BAR, LABELS, WITH_BARS = 8, 12, 28
-"""Widths of the bar of a probability, of labels alone, and of labels with such bars."""
+"""Widths of a probability bar, of labels, and of labels with bars."""
 PAGE = 128
-"""Characters of a line of a page."""
+"""Characters in a line of a page."""
 
 
 def show_view(view: View, console: Console, ids: bool = False) -> None:
-    """Print the view; without colours where the console has none. What programs and models say is escaped."""
+    """Print the view, in colours if the console has them. Text is escaped."""
     body = _coloured(view, ids) if console.is_terminal and not console.no_color else _plain(view, ids)
     for item in chain(_head(view), body):
         console.print(item, markup=False, highlight=False, emoji=False, soft_wrap=not isinstance(item, Table))
 
 
 def page(view: View, ids: bool = False) -> str:
-    """The view as one HTML page that needs nothing else, as a terminal with colours shows it; every text in it is escaped."""
+    """Return the view as a self-contained HTML page with escaped text."""
     colours = {"color_system": "truecolor", "force_terminal": True, "force_jupyter": False, "no_color": False}
     console = Console(file=io.StringIO(), record=True, width=PAGE, **colours)  # type: ignore[arg-type]
     show_view(view, console, ids)
@@ -49,7 +49,7 @@ def page(view: View, ids: bool = False) -> str:
 
 
 def show_text(view: View, console: Console) -> None:
-    """Print the text that a model sees, exactly; to a terminal escaped, and in the colours of roles."""
+    """Print exactly the text that a model sees; on a terminal, coloured and escaped."""
     for token in view.tokens:
         text = token.text + view.separator
         style = Style(color=ROLE_COLOURS[token.role.label], dim=token.special, underline=token.string)
@@ -61,7 +61,7 @@ def show_text(view: View, console: Console) -> None:
 
 
 def token_style(token: Token, number: int) -> Style:
-    """The token's colours: by its role if it is supervised, else grey; neighbours differ in shade, strings are underlined."""
+    """Return a token's style: by role, grey if unsupervised, in alternating shades."""
     if token.wrong:
         return ERROR + Style(underline=token.string)
     colour = ROLE_COLOURS[token.role.label]
@@ -80,15 +80,15 @@ def _head(view: View) -> Iterator[Text]:
 
 
 def _coloured(view: View, ids: bool) -> Iterator[Text | Table]:
-    judged = any(token.step is not None for block in view.blocks for token in block.chosen)
+    with_probabilities = any(token.step is not None for block in view.blocks for token in block.chosen)
     compared = any(block.written is not None for block in view.blocks)
     yield _legend(view)
-    if judged:
+    if with_probabilities:
         steps = [(f" {name} ", style) for name, style in zip(STEPS, STEP_STYLES)]
         yield Text.assemble(("\nthe model's own probability of a token: ", FAINT), *steps)
     yield Text()
     table = Table.grid(padding=(0, 1), pad_edge=False)
-    table.add_column(width=WITH_BARS if judged else LABELS)
+    table.add_column(width=WITH_BARS if with_probabilities else LABELS)
     for _ in range(1 + compared):
         table.add_column(overflow="fold", ratio=1)
     if compared:
@@ -98,7 +98,7 @@ def _coloured(view: View, ids: bool) -> Iterator[Text | Table]:
         if (probability := block.probability) is not None:
             filled = 0 if math.isnan(probability) else round(BAR * probability)
             head.append(f" {'█' * filled}{'░' * (BAR - filled)} {probability:.2g}", FAINT)
-        cells = [_tokens(one, ids) for one in (block.tokens, block.written) if one is not None]
+        cells = [_tokens(tokens, ids) for tokens in (block.tokens, block.written) if tokens is not None]
         if block.note:
             cells[-1].append(f"\n{visible(block.note)}", style=FAINT)
         table.add_row(head, *cells)
@@ -123,8 +123,8 @@ def _tokens(tokens: Sequence[Token], ids: bool) -> Text:
     text = Text()
     for number, line in enumerate(lines_of(tokens)):
         text.append("\n" if number else "")
-        for place, token, part in line:
-            style = token_style(token, place)
+        for number_in_block, token, part in line:
+            style = token_style(token, number_in_block)
             text.append(visible(part) or "·", style=style)
             if ids:
                 text.append(str(token.id).translate(SUBSCRIPTS), style=style + Style(underline=False))
@@ -133,17 +133,20 @@ def _tokens(tokens: Sequence[Token], ids: bool) -> Text:
 
 def _plain(view: View, ids: bool) -> Iterator[str]:
     yield f"{'role':<12}{'tokens':>8}{view.asked:>12}{'in strings':>12}"
-    yield from (f"{role.label:<12}{tokens:>8}{own:>12}{strings:>12}" for role, tokens, own, strings in view.counts())
+    yield from (
+        f"{role.label:<12}{tokens:>8}{supervised:>12}{strings:>12}"
+        for role, tokens, supervised, strings in view.counts()
+    )
     yield f"{BORDER} stands between tokens, « » around string values, ✗ before wrong tokens, - before what is not {view.asked}"
     for block in view.blocks:
         probability = "" if block.probability is None else f"probability {block.probability:.2g}"
-        said = visible(", ".join(filter(None, [probability, block.note])))
-        said = f"  ({said})" if said else ""
-        yield f"\n{block.label}" + ("  <- first error" if block.first_error else "") + said * (block.written is None)
+        note = visible(", ".join(filter(None, [probability, block.note])))
+        note = f"  ({note})" if note else ""
+        yield f"\n{block.label}" + ("  <- first error" if block.first_error else "") + note * (block.written is None)
         yield from ["  true"] * (block.written is not None)
         yield from _plain_tokens(block.tokens, ids)
         if block.written is not None:
-            yield f"  written{said}"
+            yield f"  written{note}"
             yield from _plain_tokens(block.written, ids)
 
 

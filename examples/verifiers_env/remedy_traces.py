@@ -16,7 +16,7 @@ import httpx
 import verifiers.v1 as vf
 
 from remedy import DataConfig, dataset
-from remedy.data_gen.traces.judge import pieces
+from remedy.data_gen.traces.comparison import pieces
 from remedy.eval.benchmark.scorer import score_trace
 from remedy.rewards import PARTS
 from remedy.settings import UserError, build, read_yaml

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.examples import examples
-from remedy.eval.checkpoint import Subject, for_checkpoint
+from remedy.eval.checkpoint import CheckpointInfo, for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.launch.generate import GenerateConfig
 from remedy.settings import ConfigError, build
@@ -101,7 +101,7 @@ def test_an_evaluation_reads_no_training_split(tmp_path: Path) -> None:
     assert for_checkpoint(str(tmp_path), stored).data.task.model_dump()["held_out_lengths"] == (4,)
 
 
-def asked_for_pairs(folder: Path, trained: str, **changes: Any) -> Subject:
+def asked_for_pairs(folder: Path, trained: str, **changes: Any) -> CheckpointInfo:
     (folder / "config.yaml").write_text(f"data: {{task: {{kind: permutation, n: 3{trained}}}, seed: 7}}")
     settings = {"diagnostics": [{"kind": "permutation", "test_pairs": ["with"]}], "set": changes}
     return for_checkpoint(str(folder), build(EvalConfig, settings, "e.yaml"))

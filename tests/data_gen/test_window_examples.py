@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.context_window import Memory
 from remedy.data_gen.execution.program import Event
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.tokens import Tokens
 from remedy.data_gen.traces.cwm import EVENT_TOKENS
 from remedy.data_gen.window_examples import drawn_window, longest_seen, seen, windows_of
-from remedy.eval.decoding.context_window import Sight
+from remedy.eval.decoding.memory import RememberedTokens
 from remedy.launch.generate import GenerateConfig
 from remedy.settings import ConfigError, build
 from remedy.train.config import RunConfig
@@ -133,7 +133,7 @@ def test_where_open_calls_stand_is_remembered(found: list[tuple[Event | None, tu
     memory = Memory(frames=most, open_calls=True)
     cut = windows_of(tokens, memory, SPECIAL)
     predicted: list[int] = []
-    sight, ids = Sight([1, 2], memory, SPECIAL), tokens.ids.tolist()
+    sight, ids = RememberedTokens([1, 2], memory, SPECIAL), tokens.ids.tolist()
     for window in cut:
         row, places = seen(tokens, window), window.places
         assert row.size == window.size

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.eval.held import Prepared, branching
+from tests.eval.constrained_runs import Prepared, branching
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from remedy.eval.generators import Journal, LocalGenerator
 
 RANK = os.environ["RANK"]
 LAUNCH = Path(__file__).resolve().parents[2] / "launch" / "evaluate.py"
-add, write = Journal.add, LocalGenerator._written
+add, write = Journal.add, LocalGenerator._outputs
 held: list[int] = []
 
 
@@ -39,6 +39,6 @@ def roomless(self: LocalGenerator, *what: Any) -> Any:
 
 
 Journal.add = ending  # type: ignore[method-assign]
-LocalGenerator._written = roomless  # type: ignore[method-assign]
+LocalGenerator._outputs = roomless  # type: ignore[method-assign]
 sys.argv[0] = str(LAUNCH)
 runpy.run_path(str(LAUNCH), run_name="__main__")

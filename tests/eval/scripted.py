@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
-from remedy.eval.generators import LocalGenerator, Written
+from remedy.eval.generators import LocalGenerator, ModelOutput
 from remedy.models.cache import Footprint
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.reader import Departure
@@ -125,7 +125,7 @@ def drafting(reader: Any, tokenizer: TraceTokenizer, batch_size: int) -> LocalGe
     return LocalGenerator(reader, tokenizer, batch_size)
 
 
-def runs(written: Sequence[Written]) -> list[list[Generated]]:
+def runs(written: Sequence[ModelOutput]) -> list[list[Generated]]:
     return [[run._replace(logprobs=[]) for run in one.runs] for one in written]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from remedy.checksums import read_json
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import Subject, for_checkpoint, load_evaluated
+from remedy.eval.checkpoint import CheckpointInfo, for_checkpoint, load_evaluated
 from remedy.eval.conditions import conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
@@ -43,7 +43,10 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 def conditions(kind: str, **settings: Any) -> list[dict[str, Any]]:
     config = build(EvalConfig, {"diagnostics": [{"kind": kind, **settings}]}, "x")
-    return [condition.model_dump() for condition in conditions_of(config, Subject(build(DataConfig, DATA[kind], "x")))]
+    return [
+        condition.model_dump()
+        for condition in conditions_of(config, CheckpointInfo(build(DataConfig, DATA[kind], "x")))
+    ]
 
 
 @pytest.mark.parametrize("kind", CHANGES)
@@ -65,7 +68,11 @@ def test_every_setting_of_an_evaluation_does_something(tmp_path: Path) -> None:
     elsewhere = "load_in_4bit device_map plugins"
     assert {*tested.split(), *elsewhere.split()} == set(EvalConfig.model_fields)
     data = build(DataConfig, DATA["permutation"], "x")
-    found = {c.split for split in ("test", "validation") for c in conditions_of(evaluation(split=split), Subject(data))}
+    found = {
+        c.split
+        for split in ("test", "validation")
+        for c in conditions_of(evaluation(split=split), CheckpointInfo(data))
+    }
     assert found == {"test", "validation"}
     assert for_checkpoint(str(tmp_path), evaluation(set=DATA["composition"])).data.task.kind == "composition"
     own = tmp_path / "own.jsonl"
@@ -82,16 +89,16 @@ def test_batches_lengths_and_threads_are_as_set(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
     batches: list[int] = []
     model.register_forward_pre_hook(lambda _, args, kwargs: batches.append(len(kwargs["input_ids"])), with_kwargs=True)
-    evaluate(model, tokenizer, Subject(PERMUTATION), evaluation(batch_size=3), tmp_path / "batches", "gru")
+    evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), evaluation(batch_size=3), tmp_path / "batches", "gru")
     assert {3, 1} <= set(batches)  # how the model carries its state was tried on two rows
     assert max(batches) == 3
-    evaluate(model, tokenizer, Subject(PERMUTATION), evaluation(max_new_tokens=5), tmp_path / "short", "gru")
+    evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), evaluation(max_new_tokens=5), tmp_path / "short", "gru")
     (path,) = (tmp_path / "short" / "records").glob("*.parquet")
     assert read_records(path)["truncated"].all()
     before = torch.get_num_threads()
     try:
         short = evaluation(threads=before + 1, max_new_tokens=1)  # nothing to compute
-        evaluate(model, tokenizer, Subject(PERMUTATION), short, tmp_path / "threads", "gru")
+        evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), short, tmp_path / "threads", "gru")
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
@@ -103,12 +110,12 @@ def test_a_model_computes_in_the_precision_that_is_asked_for(tmp_path: Path) -> 
     model.save_pretrained(checkpoint)
     tokenizer.save(Path(checkpoint))
     half = evaluation(precision="bf16", max_new_tokens=200)
-    evaluate(*load_evaluated(checkpoint, half), Subject(PERMUTATION), half, out, "gru")
+    evaluate(*load_evaluated(checkpoint, half), CheckpointInfo(PERMUTATION), half, out, "gru")
     assert read_json(out / "reading.json", "")["precision"] == "bfloat16"
     usual = evaluation(max_new_tokens=200)
     assert load_evaluated(checkpoint, usual)[0].dtype == torch.float32
     with pytest.raises(UserError, match="another evaluation"):
-        evaluate(*load_evaluated(checkpoint, usual), Subject(PERMUTATION), usual, out, "gru")
+        evaluate(*load_evaluated(checkpoint, usual), CheckpointInfo(PERMUTATION), usual, out, "gru")
     with pytest.raises(ConfigError, match=r"precision .* with a backend"):
         evaluation(precision="bf16", backend={"url": "http://localhost:1", "model": "x"})
 

@@ -11,7 +11,7 @@ import pytest
 from remedy.checksums import read_json
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.progress import Progress
@@ -37,11 +37,11 @@ def model_for(data: DataConfig, kind: str, seed: int = 0) -> tuple[DecoderForCau
 def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
     with owned(tmp_path), pytest.raises(UserError, match="is writing there"):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+        evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, tmp_path, "gru")
     with pytest.raises(UserError, match="characters that cannot be shown"):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gr\x1bu")
+        evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, tmp_path, "gr\x1bu")
     assert not list(tmp_path.iterdir())
-    path = evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    path = evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, tmp_path, "gru")
     summary = json.loads(path.read_text())
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
     assert len(rows) == 2 * 3 * 6
@@ -62,7 +62,7 @@ def test_one_row_per_example_and_condition_and_a_summary(tmp_path: Path) -> None
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model, tokenizer = model_for(PERMUTATION, "symbols")
     folder: Path = tmp_path_factory.mktemp("done")
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, folder, "gru")
+    evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, folder, "gru")
     return folder
 
 
@@ -80,14 +80,16 @@ def test_interrupted_and_rerun_it_continues(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru", interrupt)
+        evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, tmp_path, "gru", interrupt)
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").glob("*.parquet")}
     assert len(written) == 3
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "gru")
+    evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, tmp_path, "gru")
     assert len(list((tmp_path / "records").glob("*.parquet"))) == 6
     assert {path: path.stat().st_mtime_ns for path in written} == written
     with pytest.raises(UserError, match=r"another evaluation \(it differs in run, evaluation\.max_new_tokens\)"):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS.changed({"max_new_tokens": 9}), tmp_path, "other")
+        evaluate(
+            model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS.changed({"max_new_tokens": 9}), tmp_path, "other"
+        )
 
 
 def test_damaged_records_and_generations_are_evaluated_again(again: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +100,7 @@ def test_damaged_records_and_generations_are_evaluated_again(again: Path, caplog
     second.write_bytes(kept[third])  # of another condition
     (again / "generations" / third.name).unlink()
     (again / "summary.json").write_bytes(b"[")
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
+    evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, again, "gru")
     assert {path: path.read_bytes() for path in kept} == kept
     assert caplog.text.count("the condition is evaluated again") == 3
 
@@ -107,15 +109,15 @@ def test_records_are_not_taken_for_another_evaluations(again: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
     retrained, _ = model_for(PERMUTATION, "symbols", seed=1)
     with pytest.raises(UserError, match="another evaluation"):
-        evaluate(retrained, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
+        evaluate(retrained, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, again, "gru")
     (again / "evaluation.json").write_bytes(b"null")
     with pytest.raises(UserError, match=r"evaluation\.json: is damaged .*delete the file and evaluate again"):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
+        evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, again, "gru")
     (again / "evaluation.json").unlink()
     with pytest.raises(UserError, match="belongs to another evaluation"):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "other")
+        evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, again, "other")
     kept = {path: path.stat().st_mtime_ns for path in (again / "records").iterdir()}
-    evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, again, "gru")
+    evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, again, "gru")
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
@@ -129,7 +131,7 @@ def test_examples_longer_than_the_models_context_are_said_and_truncated_where_it
     _, tokenizer = model_for(PERMUTATION, "symbols")
     model, hard = tiny_model(family, tokenizer.vocab_size, **{setting: most}), family == "gpt2"
     with caplog.at_level(logging.WARNING):
-        evaluate(model, tokenizer, Subject(PERMUTATION), SETTINGS, tmp_path, "short")
+        evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), SETTINGS, tmp_path, "short")
     rows = pd.concat([pd.read_parquet(p) for p in (tmp_path / "records").glob("*.parquet")])
     long = rows[[column for column in rows if str(column).startswith("tokens_")]].sum(axis=1) > most
     assert (len(rows), set(long)) == (2 * 3 * 6, {True, False} if hard else {True})

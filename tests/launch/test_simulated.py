@@ -12,7 +12,7 @@ from remedy.data_gen.execution.program import MARKER
 from remedy.data_gen.prompts import prompt_spans
 from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import ALL
-from remedy.eval.decoding.protocol import Held, TokenListener, ignore_token
+from remedy.eval.decoding.protocol import TokenListener, TokenOrigin, ignore_token
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.programs import ProgramsDiagnostic
 from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator
@@ -20,7 +20,7 @@ from remedy.eval.view.model import View
 from remedy.launch.simulate import prepared, written_view
 from remedy.models.chunks import Kind
 from remedy.models.reader import ModelReader
-from tests.eval.held import CHARACTERS, LOOPS, Noisy
+from tests.eval.constrained_runs import CHARACTERS, LOOPS, Noisy
 from tests.eval.scripted import drafting
 from tests.mock_models import Known, Mock, mistaken
 
@@ -149,7 +149,7 @@ def test_tokens_are_told_as_they_are_written_whoever_writes_them(forcing: str, m
         reader: Any = Noisy(following, CHARACTERS.vocab_size, Kind.CROP)
         generator: Any = LoopGenerator(reader, CHARACTERS) if plain else drafting(reader, CHARACTERS, 1)
         generator.name = "noisy"
-        told: list[tuple[int, float, Held]] = []
+        told: list[tuple[int, float, TokenOrigin]] = []
         view = viewed(generator, asked, False, 150, lambda *token, told=told: told.append(token))
         shown = [token for block in view.blocks[1:] for token in block.tokens]
         assert [token.id for token in shown] == [token for token, *_ in told]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from accelerate import dispatch_model
 
-from remedy.eval.checkpoint import Subject, describe, weights_digest
+from remedy.eval.checkpoint import CheckpointInfo, describe, weights_digest
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.models.loading import input_device, load_checkpoint, spread
@@ -40,7 +40,7 @@ def test_a_model_whose_weights_lie_elsewhere_is_the_same_and_writes_the_same(spr
     assert describe(parted, tokenizer) == describe(whole, tokenizer)
     assert ModelReader(parted).footprint == ModelReader(whole).footprint
     for model, folder in ((whole, tmp_path / "one"), (parted, tmp_path / "other")):
-        evaluate(model, tokenizer, Subject(PERMUTATION), FEWER, folder, "x")
+        evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), FEWER, folder, "x")
     assert_the_same(tmp_path / "one", tmp_path / "other")
     assert (tmp_path / "one" / "evaluation.json").read_bytes() == (tmp_path / "other" / "evaluation.json").read_bytes()
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import seen, windows_of
 from remedy.launch.generate import generate

@@ -28,8 +28,8 @@ from remedy.data_gen.tasks.permutation_programs import (
     session,
 )
 from remedy.data_gen.tasks.task import Guesses
-from remedy.data_gen.traces.judge import same_answer
-from remedy.eval.scoring.frames import answer_places
+from remedy.data_gen.traces.comparison import same_answer
+from remedy.eval.scoring.frames import answer_indices
 from remedy.models.encoding import encoded_examples, example_table
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.models.tokenizer_backends import Symbols, SymbolSettings
@@ -163,12 +163,12 @@ def test_a_program_that_returns_nothing_has_its_answer_in_its_last_state(answer:
     (one,) = examples(DataConfig.model_validate({"task": task}), "test", [0])
     shown = [frame.locals for frame in one.frames if frame.locals is not None][-1]
     assert one.answer == ",".join(f"{name}={value.text}" for name, value in shown.items())
-    place = answer_places(one)[0]
-    assert one.frames[place].locals == shown
+    index = answer_indices(one)[0]
+    assert one.frames[index].locals == shown
     written = [frame.as_read() for frame in one.frames]
-    assert same_answer(written, written, answer_places(one))
-    wrong = replace(written[place], locals={**(written[place].locals or {}), "a": "77"})
-    assert not same_answer(written, [*written[:place], wrong, *written[place:][1:]], answer_places(one))
+    assert same_answer(written, written, answer_indices(one))
+    wrong = replace(written[index], locals={**(written[index].locals or {}), "a": "77"})
+    assert not same_answer(written, [*written[:index], wrong, *written[index:][1:]], answer_indices(one))
     session = DataConfig.model_validate({"task": {**task, "answer": "string"}, "format": "repl"})
     final = examples(session, "test", [0])[0].answer
     assert (one.answer == final) == (answer == "print")  # without the print no state after the last command is shown

@@ -14,10 +14,10 @@ from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.eval.control_flow import ControlFlow, ControlFlowError
 from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
 from remedy.eval.decoding.forcings import ACTION_FORCED
-from remedy.eval.decoding.protocol import Place
+from remedy.eval.decoding.protocol import ConstraintState
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
-from tests.eval.held import CHARACTERS
+from tests.eval.constrained_runs import CHARACTERS
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 3]}})
 BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
@@ -26,10 +26,10 @@ TASK: dict[str, Any] = {"kind": "permutation", "n": 5, "length": [8, 40]}
 STRAIGHT = {"task": TASK, "format": "cwm"}
 
 
-def certain_run(place: Place) -> list[int]:
+def certain_run(place: ConstraintState) -> list[int]:
     """The tokens that must come next, up to the first that need not, or to the end."""
     found: list[int] = []
-    at: Place | None = place
+    at: ConstraintState | None = place
     while at is not None and not at.done and (token := at.allowed().certain) is not None:
         found.append(token)
         at = at.after(token)

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.context_window import Memory
 from remedy.data_gen.examples import examples
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
-from remedy.eval.generators import Writing, requests
+from remedy.eval.generators import DecodingOptions, make_requests
 from remedy.eval.generators.loop import decode_as, predict
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.reader import ModelReader
@@ -81,7 +81,9 @@ def decode(
     max_new_tokens: int = 4096,
     memory: Memory | None = None,
 ) -> list[list[Generated]]:
-    return decode_as(reader, tokenizer, requests(examples), Writing(fed, exact, max_new_tokens, memory=memory))
+    return decode_as(
+        reader, tokenizer, make_requests(examples), DecodingOptions(fed, exact, max_new_tokens, memory=memory)
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)

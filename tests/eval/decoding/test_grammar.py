@@ -14,16 +14,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.constraints import starts_of
-from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, Written, requests
+from remedy.eval.generators import DecodingOptions, LoopGenerator, ModelOutput, ServedGenerator, make_requests
 from remedy.eval.generators.backend import Backend
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
 from remedy.settings import UserError
 from tests.contract_server import ContractServer
-from tests.eval.held import CHARACTERS, CONSTRAINED, Prepared, branching
+from tests.eval.constrained_runs import CHARACTERS, CONSTRAINED, Prepared, branching
 from tests.lark import tokens_of
 
 SIZE = CHARACTERS.vocab_size
@@ -62,29 +62,31 @@ class Whimsical(nn.Module):
         return self.known[read]
 
 
-def same(mine: Written, other: Written) -> bool:
+def same(mine: ModelOutput, other: ModelOutput) -> bool:
     """The tokens are the same, and how each came about, but for what a server does not tell."""
     (one,), (two,) = mine.runs, other.runs
-    told = [(held.certain, held.choices) for held in one.held] == [(held.certain, held.choices) for held in two.held]
+    told = [(origin.certain, origin.choices) for origin in one.origins] == [
+        (origin.certain, origin.choices) for origin in two.origins
+    ]
     return (one.ids, one.complete) == (two.ids, two.complete) and told
 
 
 def assert_served_as_here(
-    made: Prepared, model: Any, asked: Writing, truths: Sequence[Encoded] = ()
-) -> tuple[list[Written], ContractServer]:
+    made: Prepared, model: Any, asked: DecodingOptions, truths: Sequence[Encoded] = ()
+) -> tuple[list[ModelOutput], ContractServer]:
     """A server's model writes what the plain loop does. What was written, and the server."""
     tokens_of(CHARACTERS)
     starts = starts_of(asked.constraint, made.examples, made.data, CHARACTERS)
-    expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(requests(made.truths, starts), asked)
+    expected = LoopGenerator(ModelReader(model), CHARACTERS).generate(make_requests(made.truths, starts), asked)
     server = ContractServer(model, CHARACTERS)
     with server.running() as url:
         served = ServedGenerator(Backend(url=url, model="tiny", patience=20), CHARACTERS)
-        found = served.generate(requests(truths or made.truths, starts), asked)
+        found = served.generate(make_requests(truths or made.truths, starts), asked)
     assert all(map(same, found, expected))
     for one in found:
-        for held, logprob in zip(one.runs[0].held, one.runs[0].logprobs):
-            assert (held.changed is None) == (held.choices > 0)
-            assert (held.cut != held.cut) == (logprob != logprob) == (held.choices > 0)
+        for origin, logprob in zip(one.runs[0].origins, one.runs[0].logprobs):
+            assert (origin.changed is None) == (origin.choices > 0)
+            assert (origin.cut != origin.cut) == (logprob != logprob) == (origin.choices > 0)
     return found, server
 
 
@@ -96,12 +98,12 @@ def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> Non
         served = ServedGenerator(Backend(url=url, model="tiny", patience=0.1), CHARACTERS)
         begin = server.posts
         with pytest.raises(UserError, match="does not hold a model to a grammar of token ids") as error:
-            served.generate(requests(made.truths, made.starts), CONSTRAINED)
+            served.generate(make_requests(made.truths, made.starts), CONSTRAINED)
         assert "--structured-outputs-config.backend guidance" in str(error.value)
         assert server.posts == begin + 1
-        served.holds = True
+        served.applies_grammar = True
         with pytest.raises(UserError, match="the server did not hold to the grammar: it wrote token") as error:
-            served.generate(requests(made.truths, made.starts), CONSTRAINED)
+            served.generate(make_requests(made.truths, made.starts), CONSTRAINED)
         assert str(error.value).startswith(url)
     assert "\n" not in str(error.value)
 
@@ -117,7 +119,7 @@ def test_a_server_writes_what_is_written_here(tmp_path: Path, memory: Any, known
         seen = memory and Memory.model_validate(memory)
         asked = CONSTRAINED._replace(max_new_tokens=most, memory=seen)
         found, server = assert_served_as_here(made, model, asked, prompts)
-        chosen += sum(held.choices > 0 for one in found for held in one.runs[0].held)
+        chosen += sum(origin.choices > 0 for one in found for origin in one.runs[0].origins)
         sent = [one.get("structured_outputs", {}).get("grammar", "") for one in server.contents]
         _, *grammars = filter(None, sent)
         assert all(re.fullmatch(r"%llguidance {}\nstart: first rest\n(.*\n)+rest: .*\n", one) for one in grammars)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.context_window import Memory
+from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import longest_seen, seen, windows
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.schema import read_records
@@ -31,7 +31,7 @@ def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None
     source = {"path": str(programs), "tracer": {"max_frames": 500}}
     settings = evaluation({"max_new_tokens": 1500}, sources=[source], rewrites=["none", "all"], locals=["diff"])
     data = DataConfig.model_validate({"task": {"kind": "permutation"}})
-    summary = evaluate(small_model("gru", TOKENIZER), TOKENIZER, Subject(data), settings, tmp_path, "gru")
+    summary = evaluate(small_model("gru", TOKENIZER), TOKENIZER, CheckpointInfo(data), settings, tmp_path, "gru")
     rows = pd.concat([read_records(path) for path in (tmp_path / "records").glob("*.parquet")])
     assert len(rows) == 2 * 3 * 4
     assert set(rows["outcome"]) == {"ok", "frames", "network"}

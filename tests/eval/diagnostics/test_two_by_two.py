@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.two_by_two import CELLS, cells_table, found_cells
 from remedy.eval.evaluate import evaluate
@@ -16,7 +16,7 @@ CONFIG = build(EvalConfig, {"diagnostics": [{"kind": "two_by_two", "examples": 3
 
 def test_all_cells_have_the_same_programs_and_a_report_draws_them(tmp_path: Path) -> None:
     model, tokenizer = model_for(PERMUTATION, "symbols")
-    evaluate(model, tokenizer, Subject(PERMUTATION), CONFIG, tmp_path / "run", "gru")
+    evaluate(model, tokenizer, CheckpointInfo(PERMUTATION), CONFIG, tmp_path / "run", "gru")
     sections = {section.title: section for section in compose([tmp_path / "run"]).sections}
     head, *rows = sections["Who writes actions, who writes states: in numbers"].rows or [[]]
     found = {(row[1], row[2]): dict(zip(head, row)) for row in rows}

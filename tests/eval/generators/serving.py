@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.generators import http_client
@@ -48,5 +48,5 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def evaluated(model: Any, tokenizer: TraceTokenizer, config: EvalConfig, folder: Path) -> Path:
-    evaluate(model, tokenizer, Subject(SYMBOLIC, weights="w"), config, folder, "run")
+    evaluate(model, tokenizer, CheckpointInfo(SYMBOLIC, weights="w"), config, folder, "run")
     return folder

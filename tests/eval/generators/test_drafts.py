@@ -8,7 +8,7 @@ import torch
 
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.generators import Writing, requests
+from remedy.eval.generators import DecodingOptions, make_requests
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.tokenizer import Encoded
 from tests.eval.decoding.test_decoding import prepared
@@ -30,7 +30,7 @@ def test_a_trace_that_a_model_gets_right_is_one_call(form: str, name: str, kind:
     for truth in truths:
         reader = Scripted(erring([truth], tokenizer.vocab_size, 0, 0.0, 2), tokenizer.vocab_size, kind)
         (written,) = drafting(reader, tokenizer, 1).generate(
-            requests([truth]), Writing(FORCED[name], form == "symbolic")
+            make_requests([truth]), DecodingOptions(FORCED[name], form == "symbolic")
         )
         assert reader.calls == 1
         assert [run.ids for run in written.runs] == [list(truth.ids[run.start : run.stop]) for run in written.runs]
@@ -51,7 +51,7 @@ def test_a_model_that_goes_round_is_written_in_few_calls(period: int, counted: b
         return kinds[turn % len(kinds)] if counted and at == 0 else kinds[-1 - at % 7]
 
     reader = Scripted(following, tokenizer.vocab_size, Kind.CROP)
-    drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(FREE, max_new_tokens=most))
+    drafting(reader, tokenizer, 1).generate(make_requests([truth]), DecodingOptions(FREE, max_new_tokens=most))
     assert reader.calls <= (105 if counted else 20)
 
 
@@ -84,7 +84,7 @@ def test_a_near_tie_is_decided_by_a_step_of_one_token_and_counted(kind: Kind) ->
     start = truth.roles.count(int(Role.CONTEXT))
     for place in range(start + 1, len(truth.ids) - 1, 7):
         reader = Near(truth, place, tokenizer.vocab_size, kind)
-        (written,) = drafting(reader, tokenizer, 1).generate(requests([truth]), Writing(FREE))
+        (written,) = drafting(reader, tokenizer, 1).generate(make_requests([truth]), DecodingOptions(FREE))
         assert written.runs[0].ids == list(truth.ids[start:])
         assert written.near_ties == 1
 
@@ -96,5 +96,5 @@ def test_no_more_rows_are_read_together_than_memory_has_room_for() -> None:
     for memory, most in ((math.inf, 6), (sum(lengths[:3]) + 3.0, 3), (0.0, 1)):
         reader = Scripted(model, tokenizer.vocab_size, Kind.CROP)
         reader.memory, reader.overhead = memory, 10_000.0
-        drafting(reader, tokenizer, 6).generate(requests(truths), Writing(FREE))
+        drafting(reader, tokenizer, 6).generate(make_requests(truths), DecodingOptions(FREE))
         assert reader.together == most

@@ -13,8 +13,8 @@ import pytest
 
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.decoding.protocol import Held
-from remedy.eval.generators import Journal, ServedGenerator, Writing, Written, requests
+from remedy.eval.decoding.protocol import TokenOrigin
+from remedy.eval.generators import DecodingOptions, Journal, ModelOutput, ServedGenerator, make_requests
 from remedy.eval.generators.backend import KEY, Backend
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
@@ -39,18 +39,18 @@ FAULTS: list[Any] = ["late", "drop", "cut", 429, 500, 503, "half", "drip"]
 def test_what_may_pass_is_tried_again() -> None:
     model, tokenizer = model_for(SYMBOLIC)
     truths = [truth for _, truth in encoded_examples(SYMBOLIC, tokenizer, "test", range(3))]
-    asked = Writing(fed_roles("action_forced"), True, 100)
+    asked = DecodingOptions(fed_roles("action_forced"), True, 100)
     server = ContractServer(model, tokenizer)
     server.late = 1.0
     with server.running() as url:
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer, batch_size=1)
-        expected = served.generate(requests(truths), asked)
+        expected = served.generate(make_requests(truths), asked)
         begin = server.posts
         served.client.backend = served.backend.model_copy(update={"timeout": 0.9})
         server.script = lambda number, content: (
             FAULTS[(number - begin) // 2] if (number - begin) % 2 == 0 and (number - begin) // 2 < len(FAULTS) else None
         )
-        assert served.generate(requests(truths), asked) == expected
+        assert served.generate(make_requests(truths), asked) == expected
     assert server.posts - begin >= 2 * len(FAULTS)
 
 
@@ -86,8 +86,10 @@ def test_a_server_that_goes_away_leaves_what_is_done_and_says_how_to_go_on(tmp_p
 
 def test_lines_that_are_torn_or_anothers_are_written_again(tmp_path: Path) -> None:
     truth = Encoded([1, 2, 3], [0, 3, 3], [0, 0, 0], [False] * 3)
-    asked = Writing(fed_roles("free"))
-    written = Written([Generated(1, 3, [5, 6], [-0.1, 0.0], True, (Held(False, 2, 0.5, True), Held(True)))], 1)
+    asked = DecodingOptions(fed_roles("free"))
+    written = ModelOutput(
+        [Generated(1, 3, [5, 6], [-0.1, 0.0], True, (TokenOrigin(False, 2, 0.5, True), TokenOrigin(True)))], 1
+    )
     Journal(tmp_path, "a").add(truth, asked, written)
     assert Journal(tmp_path, "a").find(truth, asked) == Journal(tmp_path, "a", rank=1).find(truth, asked) == written
     for other in (asked._replace(exact=True), asked._replace(constraint="control_flow")):

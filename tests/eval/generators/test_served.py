@@ -11,7 +11,7 @@ import pytest
 
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.generators import LoopGenerator, ServedGenerator, Writing, requests
+from remedy.eval.generators import DecodingOptions, LoopGenerator, ServedGenerator, make_requests
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.completions import BadReply, Question, ask, read
 from remedy.eval.records.folder import UNFINISHED
@@ -74,10 +74,10 @@ def test_what_a_model_gets_right_is_asked_for_once(wrong: frozenset[Role]) -> No
         served = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
         for forcing in FORCINGS if not wrong else ("free", "action_forced"):
             fed = fed_roles(tuple(forcing) if isinstance(forcing, list) else forcing)
-            asked = Writing(fed, False, 500, frozenset(Role) - {Role.CONTEXT})
+            asked = DecodingOptions(fed, False, 500, frozenset(Role) - {Role.CONTEXT})
             server.contents.clear()
-            local = LoopGenerator(ModelReader(model), tokenizer).generate(requests(truths), asked)
-            for mine, other in zip(served.generate(requests(truths), asked), local):
+            local = LoopGenerator(ModelReader(model), tokenizer).generate(make_requests(truths), asked)
+            for mine, other in zip(served.generate(make_requests(truths), asked), local):
                 assert [run[:3] for run in mine.runs] == [run[:3] for run in other.runs]
                 assert [run.complete for run in mine.runs] == [run.complete for run in other.runs]
             scored = sum("prompt_logprobs" in content for content in server.contents)

@@ -9,10 +9,10 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.evaluate import run_condition
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 from remedy.eval.scoring.frames import score_frames
 from remedy.settings import build
-from tests.eval.held import CHARACTERS, Prepared, condition
+from tests.eval.constrained_runs import CHARACTERS, Prepared, condition
 from tests.eval.scripted import drafting
 
 
@@ -62,10 +62,10 @@ def test_a_wrong_action_is_told_by_what_the_program_allows(loops: Prepared, form
     for text, expected in texts.items():
         ids = [*truth.ids[: action[0]], *CHARACTERS.backend.text_ids(text), *truth.ids[action[-1] + 1 :]]
         run = Generated(start, len(truth.ids), ids[start:], [0.0] * (len(ids) - start), True)
-        score = score_frames(Decoded(example, truth, [run], FREE, made.data), CHARACTERS)
+        score = score_frames(DecodedExample(example, truth, [run], FREE, made.data), CHARACTERS)
         assert (score["first_error_role"], score["wrong_action"]) == ("action", expected), text
     ended = [*truth.ids[: action[0] - 1], CHARACTERS.eos_id]
     while not CHARACTERS.is_special(ended[-2]) or ended[-2] != CHARACTERS.special_ids[Special.FRAME_SEP]:
         del ended[-2]
     run = Generated(start, len(truth.ids), ended[start:], [0.0] * (len(ended) - start), True)
-    assert score_frames(Decoded(example, truth, [run], FREE, made.data), CHARACTERS)["wrong_action"] == expected
+    assert score_frames(DecodedExample(example, truth, [run], FREE, made.data), CHARACTERS)["wrong_action"] == expected

@@ -1,7 +1,7 @@
 """Holds what a report compares if it is not told."""
 
 from remedy.eval.report.defaults import between_variants, default_comparisons, diagnoses, within_variants
-from remedy.eval.report.verdicts import decide
+from remedy.eval.report.verdicts import compute_verdicts
 from remedy.eval.stats import VerdictWord
 from tests.eval.made_records import made, together
 
@@ -18,7 +18,7 @@ def test_every_variant_is_compared_with_the_baseline_under_each_condition_that_b
         ("a", "b", 3),
         ("a", "b", 6),
     ]
-    assert {one.word for one in decide(default_comparisons(conditions), records)} == {VerdictWord.FIXED}
+    assert {one.word for one in compute_verdicts(default_comparisons(conditions), records)} == {VerdictWord.FIXED}
     declared = between_variants(conditions, ["b"])
     assert [(c.baseline.run, c.treatment.run) for c in declared] == [("b", "a")] * 2
 
@@ -38,7 +38,7 @@ def test_conditions_of_a_variant_are_compared_that_differ_in_one_label() -> None
         ("run, forcing free: locals diff in place of full", "token budget"),
         ("run, forcing free: answer_only", "token budget"),
     }
-    assert {one.difference.examples for one in decide(found, RECORDS)} == {100}
+    assert {one.difference.examples for one in compute_verdicts(found, RECORDS)} == {100}
     assert within_variants(CONDITIONS, ()) == []
 
 
@@ -48,7 +48,7 @@ def test_what_is_fed_is_diagnosed_and_not_judged() -> None:
         "run, locals full: forcing action_forced in place of free",
         "run, locals diff: forcing action_forced in place of free",
     }
-    assert {one.word for one in decide(found, RECORDS)} == {None}
+    assert {one.word for one in compute_verdicts(found, RECORDS)} == {None}
 
 
 def test_a_constraint_feeds_no_truth_and_is_judged() -> None:
@@ -60,4 +60,4 @@ def test_a_constraint_feeds_no_truth_and_is_judged() -> None:
         ("forcing control_flow in place of free", "wrong action"),
         ("forcing action_forced in place of free", "any"),
     ]
-    assert [one.word for one in decide(found, records)] == [VerdictWord.FIXED, None]
+    assert [one.word for one in compute_verdicts(found, records)] == [VerdictWord.FIXED, None]

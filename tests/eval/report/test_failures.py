@@ -8,7 +8,7 @@ from remedy.eval.report import failures
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.failures import failure_sections, moved_sections
 from remedy.eval.report.groups import grouped
-from remedy.eval.report.verdicts import decide
+from remedy.eval.report.verdicts import compute_verdicts
 from tests.eval.made_records import made, together
 
 FAILED: dict[str, Any] = {
@@ -46,7 +46,7 @@ def test_classes_operations_and_first_errors_are_counted_for_a_diagnostic_of_any
 def test_what_moved_which_failures() -> None:
     after = {**FAILED, "right": [False, True, True, False], "failure": ["runaway", "", "", "truncated"]}
     _, records = together(made(**FAILED, run="a"), made(**after, run="b"))
-    verdicts = decide([Comparison(mitigation="m", baseline=Side(run="a"), treatment=Side(run="b"))], records)
+    verdicts = compute_verdicts([Comparison(mitigation="m", baseline=Side(run="a"), treatment=Side(run="b"))], records)
     (section,) = moved_sections(verdicts)
     assert (section.rows or [])[1:] == [
         ["m", "truncated", "1", "0\n0%", "1"],

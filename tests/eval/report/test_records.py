@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
 from remedy.eval.report.page import report
 from remedy.eval.report.records import MOST_OF_CLASS, MOST_TOKENS, TITLE, chosen
-from remedy.eval.view.records import opened_view
+from remedy.eval.view.records import record_of_folder
 from remedy.eval.view.terminal import page
 from remedy.settings import build
 from tests.eval.made_records import made
@@ -47,7 +47,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["action_forced"], "examples": 12}
     settings = build(EvalConfig, {"diagnostics": [diagnostic], "max_new_tokens": 300}, "x")
     model, tokenizer = model_for(DATA, "chars")
-    evaluate(model, tokenizer, Subject(DATA), settings, folder, "gru")
+    evaluate(model, tokenizer, CheckpointInfo(DATA), settings, folder, "gru")
     return folder
 
 
@@ -59,7 +59,7 @@ def test_a_report_links_pages_that_are_those_of_show(evaluated: Path, tmp_path: 
     assert len(links) == len(list((tmp_path / "records").iterdir())) <= MOST_OF_CLASS
     (path,) = (evaluated / "records").glob("*.parquet")
     records = read_records(path).set_index("index", drop=False)
-    views = {page(opened_view(evaluated, index, "")) for index in records["index"]}
+    views = {page(record_of_folder(evaluated, index, "")) for index in records["index"]}
     for link, name in links:
         assert (tmp_path / link).read_text(encoding="utf-8") in views
         assert f"[{name}]({link})" in (tmp_path / "report.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.render import Report, write_pages
-from remedy.eval.report.verdicts import decide
+from remedy.eval.report.verdicts import compute_verdicts
 from remedy.eval.tables.sections import FAILURES, RECORDS, Section
 from tests.eval.made_records import made, together
 
@@ -43,7 +43,9 @@ def written(folder: Path) -> Path:
         Section("Nothing to say", rows=[["Head"]]),
         Section("Found", rows=WIDE, links={"r-1": "records/r-1.html"}, group=RECORDS),
     ]
-    found = Report(decide([NAMED, *others], records), ["No baseline was named."], sections, records, conditions)
+    found = Report(
+        compute_verdicts([NAMED, *others], records), ["No baseline was named."], sections, records, conditions
+    )
     return write_pages(found, folder, "A <b>title</b>")
 
 

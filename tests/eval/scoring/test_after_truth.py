@@ -14,7 +14,7 @@ from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import TEACHER_FORCED
 from remedy.eval.generators.base import predictions
 from remedy.eval.records.schema import Score
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -34,7 +34,7 @@ DATA = {
 
 def scored(data: DataConfig, tokenizer: TraceTokenizer, example: Example, truth: Encoded, run: Generated) -> Score:
     score = score_tokens if FORMATS[data.format].one_token else score_frames
-    return score(Decoded(example, truth, [run], TEACHER_FORCED, data), tokenizer)
+    return score(DecodedExample(example, truth, [run], TEACHER_FORCED, data), tokenizer)
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -15,12 +15,12 @@ from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles, feeds_answers
 from remedy.eval.records.generations import generation
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.reading import generated_places
 from remedy.models.tokenizer import Encoded
 from remedy.settings import build
-from tests.eval.held import CHARACTERS
+from tests.eval.constrained_runs import CHARACTERS
 from tests.eval.scoring.truths import freely, generated, ids_of, start_of, true_runs
 
 RESULTS = ["[]", "''", "'ab'", "['ab', 'cd']", "{'ab': 1}", "{'b', 'a'}", "1", "None"]
@@ -47,9 +47,9 @@ def data_of(path: Path, **changes: Any) -> DataConfig:
     return build(DataConfig, {"task": {"kind": "programs", "path": str(path)}, **changes}, "test")
 
 
-def judged(data: DataConfig, example: Example, truth: Encoded, runs: list[Generated], forcing: Any) -> dict[str, Any]:
+def scored(data: DataConfig, example: Example, truth: Encoded, runs: list[Generated], forcing: Any) -> dict[str, Any]:
     """The score, which a file of records can hold, as a file of generations can hold what was written."""
-    decoded = Decoded(example, truth, runs, fed_roles(forcing), data)
+    decoded = DecodedExample(example, truth, runs, fed_roles(forcing), data)
     score = score_frames(decoded, CHARACTERS)
     text = CHARACTERS.decode(decoded.written(runs))
     kept = generation(example.index, text, runs, generated_places(decoded, CHARACTERS), CHARACTERS, decoded.truth)
@@ -119,14 +119,14 @@ def test_a_perfect_answer_is_right_and_another_value_never(
         ids_of([json.dumps(output) if form == "cwm" else json.dumps(output)[1:-1]], CHARACTERS) for output in OUTPUTS
     ]
     for row, (example, truth) in enumerate(zip(found, truths)):
-        score = judged(data, example, truth, true_runs(truth, forcing), forcing)
+        score = scored(data, example, truth, true_runs(truth, forcing), forcing)
         assert (said(score, forcing), score["valid_format"], score["failure"]) == (True, True, ""), example.answer
         for other, value in enumerate(values):
-            same = said(judged(data, example, truth, answering(truth, value, forcing), forcing), forcing)
+            same = said(scored(data, example, truth, answering(truth, value, forcing), forcing), forcing)
             # Under `list` the empty string is written as the empty list is: no reader can tell them apart.
             assert same == (other == row or (encoding == "list" and {row, other} == {0, 1})), (example.answer, other)
         for output in written[len(RESULTS) + row % 2 :: 2]:
-            judged(data, example, truth, answering(truth, output, forcing), forcing)
+            scored(data, example, truth, answering(truth, output, forcing), forcing)
 
 
 def test_an_answer_without_a_trace_is_one_frame(programs: Path) -> None:
@@ -139,7 +139,7 @@ def test_an_answer_without_a_trace_is_one_frame(programs: Path) -> None:
 
     def right(*pieces: str | Special) -> bool:
         return (
-            judged(data, example, truth, freely(truth, ids_of([*pieces, Special.END_OF_TEXT], CHARACTERS)), "free")[
+            scored(data, example, truth, freely(truth, ids_of([*pieces, Special.END_OF_TEXT], CHARACTERS)), "free")[
                 "right"
             ]
             is True
@@ -164,17 +164,17 @@ def test_the_answer_of_a_program_that_raised_is_its_exception(tmp_path: Path, fo
     data = data_of(path, format=form)
     raised, other, returned = examples(data, "all", range(3))
     truth = CHARACTERS.encode(raised.spans)
-    score = judged(data, raised, truth, true_runs(truth, forcing), forcing)
+    score = scored(data, raised, truth, true_runs(truth, forcing), forcing)
     assert (said(score, forcing), score["answer"]) == (True, raised.answer)
     if forcing == "free":
         for wrong in (other, returned):
             written = CHARACTERS.encode(wrong.spans)
             answered = freely(truth, list(written.ids[start_of(written) :]))
-            assert not judged(data, raised, truth, answered, "free")["right"]
+            assert not scored(data, raised, truth, answered, "free")["right"]
             # A session has no events: after a call that raises it reads `None` as after one that returns it.
             if form == "cwm" or wrong is other:
                 answered = freely(written, list(truth.ids[start_of(truth) :]))
-                assert not judged(data, wrong, written, answered, "free")["right"]
+                assert not scored(data, wrong, written, answered, "free")["right"]
 
 
 def output(rng: random.Random, truth: Encoded) -> list[int]:
@@ -207,7 +207,7 @@ def test_no_output_makes_a_scorer_raise(programs: Path, encoding: str, form: str
     for example in examples(data, "all", range(len(RESULTS))):
         truth = CHARACTERS.encode(example.spans)
         for _ in range(12):
-            judged(data, example, truth, freely(truth, output(rng, truth), rng.random() < 0.8), "free")
+            scored(data, example, truth, freely(truth, output(rng, truth), rng.random() < 0.8), "free")
         for forcing in FORCINGS[1:] if not answer_only else []:
             runs = [
                 run
@@ -219,4 +219,4 @@ def test_no_output_makes_a_scorer_raise(programs: Path, encoding: str, form: str
                 else generated(run.start, run.stop, run.ids[: rng.randrange(len(run.ids))])
                 for run in true_runs(truth, forcing)
             ]
-            judged(data, example, truth, runs, forcing)
+            scored(data, example, truth, runs, forcing)

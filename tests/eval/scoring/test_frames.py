@@ -13,11 +13,11 @@ from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Special
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 from remedy.eval.scoring.frames import score_frames
 from remedy.models.tokenizer import Encoded
 from remedy.settings import build
-from tests.eval.held import CHARACTERS as TOKENIZER
+from tests.eval.constrained_runs import CHARACTERS as TOKENIZER
 from tests.eval.scoring.truths import freely, ids_of, start_of
 
 CODE = """def f(s, n):
@@ -61,7 +61,7 @@ def truth_of(data: DataConfig, index: int = 0) -> tuple[Example, Encoded]:
 def score(
     example: Example, truth: Encoded, runs: list[Generated], data: DataConfig, forcing: str = "free"
 ) -> dict[str, Any]:
-    return dict(score_frames(Decoded(example, truth, runs, fed_roles(forcing), data), TOKENIZER))
+    return dict(score_frames(DecodedExample(example, truth, runs, fed_roles(forcing), data), TOKENIZER))
 
 
 def scored(data: DataConfig, change: Any, complete: bool = True) -> dict[str, Any]:

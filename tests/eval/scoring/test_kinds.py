@@ -15,13 +15,13 @@ from remedy.data_gen.traces.kinds import KINDS
 from remedy.data_gen.traces.render import FORMATS, render
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.records.schema import Score
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 from remedy.eval.scoring.frames import score_frames
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
 from remedy.settings import build
-from tests.eval.held import CHARACTERS
+from tests.eval.constrained_runs import CHARACTERS
 from tests.eval.scoring.truths import freely, start_of, true_runs
 
 SWAPS = {"kind": "permutation", "n": 3, "moves": "swaps", "length": [1, 6]}
@@ -51,7 +51,7 @@ def nothing_changed(example: Example) -> Example:
 def scored(example: Example, truth: Encoded, written: Encoded, data: DataConfig, tokenizer: TraceTokenizer) -> Score:
     runs = freely(truth, list(written.ids[start_of(written) :]))
     score = score_tokens if FORMATS[data.format].one_token else score_frames
-    return score(Decoded(example, truth, runs, fed_roles("free"), data), tokenizer)
+    return score(DecodedExample(example, truth, runs, fed_roles("free"), data), tokenizer)
 
 
 @settings(max_examples=12, deadline=None)
@@ -86,7 +86,9 @@ def test_what_is_fed_is_not_counted_as_right(forcing: str, counted: bool) -> Non
     data = build(DataConfig, {"task": SWAPS, "format": "cwm"}, "test")
     example = examples(data, "test", [0])[0]
     truth = CHARACTERS.encode(example.spans)
-    score = dict(score_frames(Decoded(example, truth, true_runs(truth, forcing), fed_roles(forcing), data), CHARACTERS))
+    score = dict(
+        score_frames(DecodedExample(example, truth, true_runs(truth, forcing), fed_roles(forcing), data), CHARACTERS)
+    )
     assert (score["changed_states_right"] == score["changed_states"]) is counted
     assert (score["changed_states_right"] is None) is not counted
     assert (score["lines_below_right"] is None) is counted

@@ -10,7 +10,7 @@ from remedy.data_gen.examples import Example, examples
 from remedy.data_gen.roles import Special
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.scoring.common import Decoded
+from remedy.eval.scoring.common import DecodedExample
 from remedy.eval.scoring.reading import generated_places
 from remedy.eval.scoring.tokens import score_tokens
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -36,9 +36,9 @@ def made() -> Made:
     return data, tokenizer, [(one, tokenizer.encode(one.spans)) for one in examples(data, "test", range(6))]
 
 
-def judged(made: Made, place: int, runs: list[Generated], forcing: Any) -> dict[str, Any]:
+def scored(made: Made, place: int, runs: list[Generated], forcing: Any) -> dict[str, Any]:
     data, tokenizer, truths = made
-    decoded = Decoded(*truths[place], runs, fed_roles(forcing), data)
+    decoded = DecodedExample(*truths[place], runs, fed_roles(forcing), data)
     generated_places(decoded, tokenizer)
     return dict(score_tokens(decoded, tokenizer))
 
@@ -48,7 +48,7 @@ def test_separators_in_the_wrong_place_are_no_trace(made: Made) -> None:
     (run,) = true_runs(truth, "free")
 
     def right(ids: list[int]) -> bool:
-        return judged(made, 0, [run._replace(ids=ids, logprobs=[-1.0] * len(ids))], "free")["right"] is True
+        return scored(made, 0, [run._replace(ids=ids, logprobs=[-1.0] * len(ids))], "free")["right"] is True
 
     assert right(run.ids)
     assert right(run.ids[:1] + run.ids)  # a detour that ends in the true state; `state_exact` says what it was
@@ -71,6 +71,6 @@ def test_no_output_makes_the_scorer_raise(made: Made, forcing: Any) -> None:
                 cut = 0 if forcing == "teacher_forced" else rng.choice([0, 0, rng.randrange(len(ids) + 1)])
                 ids = ids[: len(ids) - cut] + ([] if exact or cut else rng.choice([[], ids]))
                 runs.append(run._replace(ids=ids, logprobs=[-1.0] * len(ids), complete=rng.random() < 0.8))
-            score = judged(made, place, runs, forcing)
+            score = scored(made, place, runs, forcing)
             assert (score["right"] is None) == (forcing == "teacher_forced")
             assert score["right"] or score["failure"] or score["right"] is None

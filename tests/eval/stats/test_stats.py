@@ -16,13 +16,13 @@ from remedy.eval.stats import (
     boschloo,
     clopper_pearson,
     compare,
+    compute_evidence,
     levels,
     mean,
     over_seeds,
     pooled,
     power_of_solved,
     rate,
-    weigh,
     word,
     word_of_runs,
 )
@@ -39,7 +39,7 @@ def said(before: np.ndarray, after: np.ndarray, **given: Any) -> VerdictWord:
     words = {key: given.pop(key) for key in ("margin", "level") if key in given}
     asks = given.pop("asks", None)
     sides = compare(before, after, **given), over_seeds(before), over_seeds(after)
-    return word(*sides, weigh(*sides, asks), **words)
+    return word(*sides, compute_evidence(*sides, asks), **words)
 
 
 def test_wilson_interval_of_a_published_example() -> None:
@@ -243,7 +243,7 @@ def test_as_good_of_a_recipe_is_bounded_by_its_failures(trainings: int) -> None:
     lower = runs(*[0.8] * trainings)
     for margin, expected in ((0.1, VerdictWord.INCONCLUSIVE), (0.3, VerdictWord.AS_GOOD)):
         sides = compare(all_solve, all_solve), over_seeds(all_solve, None, 0.5), over_seeds(lower, None, 0.5)
-        assert word(*sides, weigh(*sides, "solved"), margin=margin) == expected
+        assert word(*sides, compute_evidence(*sides, "solved"), margin=margin) == expected
 
 
 def test_as_good_by_rates_is_bounded_by_what_the_seeds_lose() -> None:
@@ -350,11 +350,11 @@ def test_seeds_that_differ_in_number_keep_their_own_spread() -> None:
 def test_a_question_that_is_asked_is_the_one_that_decides() -> None:
     before, after = runs(*[0] * 5), runs(*[1] * 4, 0.5)
     sides = compare(before, after), over_seeds(before), over_seeds(after)
-    assert weigh(*sides) == weigh(*sides, "rates")
-    assert weigh(*sides, "solved").p_value == boschloo(0, 5, 4, 5).p_value
+    assert compute_evidence(*sides) == compute_evidence(*sides, "rates")
+    assert compute_evidence(*sides, "solved").p_value == boschloo(0, 5, 4, 5).p_value
     few = compare(before[:4], after[:4]), over_seeds(before[:4]), over_seeds(after[:4])
     with pytest.raises(ValueError, match="too few seeds"):
-        weigh(*few, "rates")
+        compute_evidence(*few, "rates")
 
 
 def test_steps_of_one_example_stand_or_fall_together() -> None:

@@ -2,7 +2,7 @@
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.eval.view.model import Block, Run, Token, beside, tokens_of
+from remedy.eval.view.model import Block, Run, Token, side_by_side, tokens_of
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
 from remedy.models.tokenizer_backends import TOKENIZERS
@@ -39,7 +39,7 @@ def after_context(truth: list[Token]) -> list[int]:
 
 
 def blocks(truth: list[Token], runs: list[Run]) -> tuple[Block, ...]:
-    return beside(truth, runs)
+    return side_by_side(truth, runs)
 
 
 def test_a_perfect_trace_is_the_truth_twice() -> None:

@@ -8,13 +8,13 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import spans_text
-from remedy.eval.checkpoint import Subject
+from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.folder import REQUEST
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
-from remedy.eval.view.records import opened_view
+from remedy.eval.view.records import record_of_folder
 from remedy.settings import UserError, build
 from tests.eval.test_evaluate import model_for
 
@@ -30,14 +30,14 @@ def evaluated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     settings = build(EvalConfig, {"diagnostics": [diagnostic], "max_new_tokens": 600}, "x")
     data: DataConfig = request.param
     model, tokenizer = model_for(data, "symbols" if data.format == "symbolic" else "chars")
-    evaluate(model, tokenizer, Subject(data), settings, folder, "gru")
+    evaluate(model, tokenizer, CheckpointInfo(data), settings, folder, "gru")
     return data, folder
 
 
 @pytest.mark.parametrize("forcing", FORCINGS)
 def test_true_stands_beside_written(evaluated: tuple[DataConfig, Path], forcing: str) -> None:
     data, folder = evaluated
-    view = opened_view(folder, 1, f"forcing={forcing}")
+    view = record_of_folder(folder, 1, f"forcing={forcing}")
     (path,) = (folder / "records").glob(f"*forcing-{forcing}*")
     record = read_records(path).set_index("index").loc[1]
     generation = read_generations(folder / "generations" / path.name).loc[1]
@@ -64,7 +64,7 @@ def test_a_view_needs_neither_the_data_nor_the_tokenizer(evaluated: tuple[DataCo
     _, folder = evaluated
     for name in (REQUEST, "records", "generations"):
         (tmp_path / name).symlink_to(folder / name)
-    assert opened_view(tmp_path, 1, "forcing=free") == opened_view(folder, 1, "forcing=free")
+    assert record_of_folder(tmp_path, 1, "forcing=free") == record_of_folder(folder, 1, "forcing=free")
 
 
 @pytest.mark.parametrize(
@@ -77,16 +77,16 @@ def test_a_view_needs_neither_the_data_nor_the_tokenizer(evaluated: tuple[DataCo
 )
 def test_what_is_not_there_is_named(evaluated: tuple[DataConfig, Path], index: int, words: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
-        opened_view(evaluated[1], index, words)
+        record_of_folder(evaluated[1], index, words)
 
 
 def test_a_folder_without_an_evaluation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no evaluation"):
-        opened_view(tmp_path, 0)
+        record_of_folder(tmp_path, 0)
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "{}"])
 def test_a_damaged_request_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "evaluation.json").write_text(text)
     with pytest.raises(UserError, match=r"evaluation\.json: is damaged"):
-        opened_view(tmp_path, 0)
+        record_of_folder(tmp_path, 0)

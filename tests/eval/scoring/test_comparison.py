@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Role, Span, Special
-from remedy.data_gen.traces.judge import judge, same_text
+from remedy.data_gen.traces.comparison import compare_traces, same_text
 from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.scoring.common import Decoded
-from remedy.eval.scoring.frames import answer_places, score_frames
+from remedy.eval.scoring.common import DecodedExample
+from remedy.eval.scoring.frames import answer_indices, score_frames
 from remedy.settings import build
-from tests.eval.held import CHARACTERS as TOKENIZER
+from tests.eval.constrained_runs import CHARACTERS as TOKENIZER
 
 CODE = """def f(s, n):
     parts = []
@@ -105,8 +105,8 @@ def test_equal_to_what_evaluation_says(form: dict[str, Any], programs: Path, dra
     written = draws.draw(changed(true))
     ids = TOKENIZER.encode([Span(Role.STRUCTURE, piece) for piece in written]).ids
     runs = [Generated(start, len(truth.ids), ids, [0.0] * len(ids), True)]
-    score = score_frames(Decoded(example, truth, runs, fed_roles("free"), config), TOKENIZER)
-    found = judge(written, true, FORMATS[config.format], answer_places(example), config.reveal.answer_only)
+    score = score_frames(DecodedExample(example, truth, runs, fed_roles("free"), config), TOKENIZER)
+    found = compare_traces(written, true, FORMATS[config.format], answer_indices(example), config.reveal.answer_only)
     said = (found.right, found.valid, found.frames, found.frames_right)
     assert said == (score["right"], score["valid_format"], score["frames"], score["frames_right"])
     assert (found.first_wrong is None) == (score["first_error_frame"] == -1)

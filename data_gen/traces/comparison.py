@@ -55,7 +55,7 @@ def spells_tokens(spans: Sequence[Span]) -> bool:
     return _SPECIAL.search(text) is not None
 
 
-def judge(
+def compare_traces(
     written: Sequence[Piece],
     true: Sequence[Piece],
     form: Format,
@@ -64,7 +64,7 @@ def judge(
 ) -> TraceScore:
     """Score what was written after a program's context against the true text.
 
-    `places`: the frames that hold the answer, counted from the end (`eval.scoring.frames.answer_places`).
+    `places`: the frames that hold the answer, counted from the end (`eval.scoring.frames.answer_indices`).
 
     Raises:
         ValueError: the true text does not read as a trace.

@@ -1,12 +1,13 @@
-"""Memory of a trace's past: the frames in sight when the next one is written (`data.memory`).
+"""Memory of a trace (`data.memory`): the frames seen when the next one is written.
 
-The last k frames; with `open_calls` also, of every call that has not returned, its call frame, its last line, and the values and
-exceptions that came back to that line. Frames are recognised by special tokens, so that true and generated ones are treated alike.
+These are the last k frames. With `open_calls` also, for every call that has not returned, its call frame, its last line, and the
+values and exceptions that came back to that line. Special tokens show events, so true and generated frames are treated alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from pydantic import Field, model_serializer, model_validator
@@ -18,7 +19,10 @@ from remedy.settings import Settings
 
 
 class Memory(Settings):
-    """Frames that a model still sees before the one being predicted, after the context. `4` is short for `{frames: 4}`."""
+    """Frames that a model still sees, after the context.
+
+    `4` is short for `{frames: 4}`.
+    """
 
     frames: int = Field(ge=1, le=1_000_000)
     """Number of last frames."""
@@ -42,10 +46,9 @@ class Memory(Settings):
 
 
 class FrameEvents:
-    """Events of frames, by their special tokens."""
+    """Events of frames, recognised by their special tokens."""
 
     def __init__(self, special_ids: Mapping[Special, int]) -> None:
-        """`special_ids`: those of a tokenizer."""
         self._specials = frozenset(special_ids.values())
         self._forms: dict[tuple[int, ...], Event] = {}
         for event, token in EVENT_TOKENS.items():
@@ -54,13 +57,16 @@ class FrameEvents:
             self._forms[tuple(special_ids[special] for special in form)] = event
 
     def of(self, frame: Sequence[int]) -> Event | None:
-        """Return the event of a whole frame, with its end; None if its special tokens fit none."""
+        """Return the event of a whole frame; None if its special tokens match none."""
         event = self._forms.get(tuple(token for token in frame if token in self._specials))
         return event if event is not None and frame[0] in self._specials else None
 
 
 class _OpenCalls:
-    """Stack of open calls, the entry point's first: each call's frame, then those of its current line."""
+    """Stack of open calls: for each, its call frame and those of its current line.
+
+    The entry's call is the first.
+    """
 
     def __init__(self, stack: Sequence[Sequence[int]] = ((-1,),)) -> None:
         self._stack = [list(call) for call in stack]
@@ -70,7 +76,7 @@ class _OpenCalls:
         return _OpenCalls(self._stack)
 
     def take(self, number: int, event: Event | None) -> list[int]:
-        """Add a frame, and return the numbers of those that no open call needs any more."""
+        """Add a frame and return the numbers of frames that no open call needs."""
         over: list[int] = []
         if event is Event.CALL:
             self._stack.append([])
@@ -86,11 +92,12 @@ class _OpenCalls:
         return over
 
 
-class InSight:
-    """Numbers of the frames in sight, in order."""
+class RememberedFrames:
+    """Numbers of the remembered frames, in order."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, special_ids: Mapping[Special, int]) -> None:
         self._memory = memory
+        self._events = FrameEvents(special_ids) if memory.open_calls else None
         self._closed = 0
         self._numbers: dict[int, None] = {}
         self._calls = _OpenCalls()
@@ -99,15 +106,15 @@ class InSight:
     def numbers(self) -> list[int]:
         return list(self._numbers)
 
-    def copy(self) -> InSight:
-        other = InSight(self._memory)
-        other._closed, other._numbers, other._calls = self._closed, dict(self._numbers), self._calls.copy()
+    def copy(self) -> RememberedFrames:
+        other = copy(self)
+        other._numbers, other._calls = dict(self._numbers), self._calls.copy()
         return other
 
-    def close(self, event: Event | None = None) -> list[int]:
-        """Close the next frame, and return the numbers of forgotten ones. `event`: needed with open calls."""
+    def close(self, frame: Sequence[int]) -> list[int]:
+        """Add the next frame, by its tokens, and return the numbers of forgotten frames."""
         self._numbers[self._closed] = None
-        over = self._calls.take(self._closed, event)
+        over = self._calls.take(self._closed, self._events.of(frame) if self._events else None)
         self._closed += 1
         oldest = self._closed - self._memory.frames
         needed = self._calls.frames

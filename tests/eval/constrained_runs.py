@@ -15,8 +15,8 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.decoding.protocol import Place
-from remedy.eval.generators import Writing, Written
+from remedy.eval.decoding.protocol import ConstraintState
+from remedy.eval.generators import DecodingOptions, ModelOutput
 from remedy.models.chunks import Kind
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
@@ -28,7 +28,7 @@ CHARACTERS = build_tokenizer(CharacterSettings())
 S3 = {"task": {"kind": "permutation", "n": 3, "length": [2, 6]}, "format": "cwm"}
 STRINGS = {"task": {"kind": "composition", "depth": 2, "functions": ["mirror_str", "repeat_str", "remove_vowels"]}}
 RAISING = {"task": {"kind": "programs", "path": "tests/fixtures/raising.jsonl", "tracer": {"isolation": "trusted"}}}
-CONSTRAINED = Writing(FREE, max_new_tokens=10_000, constraint="control_flow")
+CONSTRAINED = DecodingOptions(FREE, max_new_tokens=10_000, constraint="control_flow")
 
 
 class Noisy(Scripted):
@@ -53,7 +53,7 @@ class Prepared:
         self.truths: list[Encoded] = [truth for _, truth in found]
 
     @property
-    def starts(self) -> list[Place]:
+    def starts(self) -> list[ConstraintState]:
         return starts_of("control_flow", self.examples, self.data, self.tokenizer)
 
     def reader(self, following: Next, kind: Kind = Kind.CROP) -> Any:
@@ -85,26 +85,30 @@ def branching(folder: Path) -> Prepared:
     return Prepared(programs(folder, *rows), 2, split="all")
 
 
-def assert_alike(found: Sequence[Written], expected: Sequence[Written]) -> None:
+def assert_alike(found: Sequence[ModelOutput], expected: Sequence[ModelOutput]) -> None:
     """The same tokens, and the same was cut, but for rounding."""
     for one, other in zip(found, expected, strict=True):
         (mine,), (true,) = one.runs, other.runs
         assert (mine.ids, mine.complete) == (true.ids, true.complete)
-        assert [held._replace(cut=0) for held in mine.held] == [held._replace(cut=0) for held in true.held]
-        assert [held.cut for held in mine.held] == pytest.approx([held.cut for held in true.held], abs=1e-4)
+        assert [origin._replace(cut=0) for origin in mine.origins] == [
+            origin._replace(cut=0) for origin in true.origins
+        ]
+        assert [origin.cut for origin in mine.origins] == pytest.approx(
+            [origin.cut for origin in true.origins], abs=1e-4
+        )
         assert mine.logprobs == pytest.approx(true.logprobs, abs=1e-4)
 
 
-def assert_held(run: Generated, start: Place, tokenizer: TraceTokenizer, most: int) -> None:
+def assert_held(run: Generated, start: ConstraintState, tokenizer: TraceTokenizer, most: int) -> None:
     """It was written along the constraint, what was certain was fed, and with that it is no longer than a free one may be."""
-    place: Place | None = start
-    for token, logprob, held in zip(run.ids, run.logprobs, run.held, strict=True):
+    place: ConstraintState | None = start
+    for token, logprob, origin in zip(run.ids, run.logprobs, run.origins, strict=True):
         assert place is not None
         allowed = place.allowed()
-        assert held.certain == (allowed.certain is not None)
-        assert held.choices == (0 if held.certain or allowed.text else len(allowed.ids))
-        assert (logprob == 0) if held.certain else (logprob <= 0)
-        assert 0 <= held.cut <= 1
+        assert origin.certain == (allowed.certain is not None)
+        assert origin.choices == (0 if origin.certain or allowed.text else len(allowed.ids))
+        assert (logprob == 0) if origin.certain else (logprob <= 0)
+        assert 0 <= origin.cut <= 1
         place = place.after(token)
     assert place is not None
     assert place.done == run.complete

@@ -1,4 +1,4 @@
-"""The `remedy` command: its commands, and where each is."""
+"""The `remedy` command line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SettingsCommand(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The commands, each imported when it is named, so that `remedy --help` stays quick."""
+    """The commands, each imported when named, so that `remedy --help` is quick."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*MAIN, *TOOLS]
@@ -104,7 +104,7 @@ def _all(
 
 
 def _plugins_first(words: list[str]) -> list[str]:
-    """The words of a command line with `--plugin` before the command, wherever it was given."""
+    """Move `--plugin` before the command, wherever it was given."""
     first: list[str] = []
     rest: list[str] = []
     waiting = iter(words)
@@ -117,7 +117,7 @@ def _plugins_first(words: list[str]) -> list[str]:
 
 
 def main(*words: str) -> None:
-    """Run the command line, or one of its commands, `words`; a user's error is one message and exit status 2."""
+    """Run the command line, or its command `words`."""
     sys.argv[1:] = _plugins_first([*words, *sys.argv[1:]])
     start(app)
 

@@ -1,4 +1,4 @@
-"""Common parts of all command lines: options, log lines on the terminal, and errors of a user or a machine as one message."""
+"""Common parts of the commands: options, logging, and error messages."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ _FULL = "; make room and give the same command again: what is whole stays, and i
 
 
 def written_to(path: str) -> Path:
-    """Return what an option names to write to. A shell makes an empty name of a variable that is not set, and `Path` the current
-    folder."""
+    """Return the path to write to; refuse an empty name.
+
+    A shell makes one of an unset variable, and `Path` would make it the current folder.
+    """
     if not path.strip():
         raise typer.BadParameter("an empty name would mean the current folder: name a folder, or give . for this one")
     return Path(path)
 
 
 def target(help: str) -> Any:
-    """The option that says where a command writes."""
+    """Make the option that says where a command writes."""
     return typer.Option(help=help, parser=written_to, metavar="<path>")
 
 
@@ -53,7 +55,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def load_one(kind: type[S], config: str, overrides: Sequence[str] | None) -> S:
-    """The settings of a command's file.
+    """Read the settings of a command's file.
 
     Raises:
         UserError: they do not validate, or the file is an experiment's.
@@ -67,7 +69,7 @@ def load_one(kind: type[S], config: str, overrides: Sequence[str] | None) -> S:
 
 
 class _Print(logging.Handler):
-    """Prints messages as they are, warnings to stderr, so that they appear above a line that moves."""
+    """Log handler that prints messages above a progress line, warnings to stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         file = sys.stderr if record.levelno >= logging.WARNING else sys.stdout
@@ -75,25 +77,27 @@ class _Print(logging.Handler):
 
 
 def show_source(text: str) -> None:
-    """Print what is or holds a program's text: exactly, but to a terminal without what one obeys."""
+    """Print a program's text exactly; on a terminal, escape control characters."""
     print(escaped(text, "\n\t") if sys.stdout.isatty() else text, end="")
 
 
 def command_line(**options: Any) -> typer.Typer:
-    """A command line of plain text; tracebacks as Python prints them."""
+    """Make a command line of plain text, with Python's tracebacks."""
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options)
 
 
 def start(app: Callable[[], object]) -> None:
-    """Run a command line, `reporting` what goes wrong."""
     with reporting():
         app()
 
 
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
-    """Around a command: what the package logs is shown; what a user can put right is one message and exit status 2, and an interrupt
-    one line and 130. Any other exception is a mistake of ours, and keeps its traceback."""
+    """Show the package's log, and turn errors into one message and an exit status.
+
+    A user's or the system's error exits with 2, an interrupt with 130. Other exceptions are bugs and keep their
+    traceback.
+    """
     logger = logging.getLogger("remedy")
     logger.setLevel(logging.INFO)
     logger.handlers = [_Print()]
@@ -115,7 +119,7 @@ def reporting() -> Iterator[None]:
 
 
 def in_words(error: BaseException) -> str | None:
-    """Return what a user reads of an error that is one of theirs or of their machine's; None for a mistake of ours."""
+    """Return the message of a user's or the system's error; None for a bug."""
     if isinstance(error, (UserError, ProgramError)):
         return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
     if isinstance(error, OSError):
@@ -127,7 +131,7 @@ def in_words(error: BaseException) -> str | None:
 
 
 def _of_the_system(error: OSError) -> str:
-    """The path, what the system says, and what can be done about it."""
+    """Write an OSError: path, reason and what to do."""
     if error.errno is None:
         return str(error) or type(error).__name__
     place = f"{cut(str(error.filename), 200)}: " if error.filename else ""

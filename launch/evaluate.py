@@ -1,5 +1,8 @@
-"""Evaluate a checkpoint: `python launch/evaluate.py CHECKPOINT CONFIG --out DIR [key=value ...]`, or the same under `torchrun`, where
-every process writes a part of every condition."""
+"""Command that evaluates a checkpoint, also under torchrun.
+
+`python launch/evaluate.py CHECKPOINT CONFIG --out DIR [key=value ...]`, or the same under `torchrun`, where every
+process writes a part of every condition.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,12 @@ GRACE = 5.0
 
 @contextlib.contextmanager
 def together() -> Iterator[Rank]:
-    """This one of the processes that a launcher started, each on a GPU of its own where there are any. Where they fail they say why,
-    the first of them first, and leave with status 2.
+    """Yield this process's rank, on a GPU of its own if there are any.
+
+    If several processes fail, they print why, the first process first, and exit with status 2.
 
     Raises:
-        UserError: in a single process, as it comes.
+        UserError: in a single process, the block's own.
     """
     from remedy.eval.distributed import Rank
 
@@ -60,7 +64,6 @@ def together() -> Iterator[Rank]:
 
 
 def _take_device(number: int) -> None:
-    """Make a GPU the one that this process means by `cuda`."""
     import torch
 
     if torch.cuda.is_available():
@@ -76,8 +79,10 @@ def evaluate(
     overrides: Overrides = None,
     name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
 ) -> None:
-    """Run diagnostics on a checkpoint, as one of the processes that `torchrun` started (launch/evaluate.py) or alone; run again to
-    continue."""
+    """Run diagnostics on a checkpoint; run again to continue.
+
+    Under `torchrun`, start launch/evaluate.py.
+    """
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint
 

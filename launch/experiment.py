@@ -1,4 +1,4 @@
-"""An experiment: groups of runs that differ in a few settings, how each group is evaluated, and what is compared."""
+"""Settings of an experiment: groups of runs, their evaluation, and comparisons."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ OTHER_FIGURES = ("data", "mixture", "tokenizer", "train.loss_roles", "train.vali
 
 
 class Selection(Settings):
-    """Settings that every variant chooses for itself, by validation alone: all points of the grid are trained with seeds of their
-    own, and the best goes into the variant's runs."""
+    """Settings that each variant chooses by validation alone.
+
+    Every point of the grid is trained with separate seeds, and the best goes into the variant's runs.
+    """
 
     grid: dict[str, tuple[Any, ...]] = Field(min_length=1)
     """Settings with lists of values to try; every combination is trained: `{train.learning_rate: [1e-3, 2e-3, 4e-3]}`."""
@@ -53,12 +55,15 @@ class Selection(Settings):
         return self
 
     def points(self) -> list[dict[str, Any]]:
-        """Every combination of the grid."""
+        """Return every combination of the grid."""
         return [dict(zip(self.grid, values)) for values in itertools.product(*self.grid.values())]
 
 
 class Group(Settings):
-    """Runs that share their settings but for a few. Changes are written `a.b: value`, as on the command line."""
+    """Runs with common settings and a few differences.
+
+    Changes are written `a.b: value`, as on the command line.
+    """
 
     base: dict[str, Any]
     """Settings that all its runs share: those of `remedy train` without `name` and `output`."""
@@ -162,7 +167,7 @@ class ExperimentConfig(Configuration):
 
     @property
     def baselines(self) -> list[str]:
-        """The runs that are marked as baselines; of several, as with a grid, the first."""
+        """Return the runs marked as baselines; of several, as with a grid, the first."""
         marked = [
             (group, run) for group in self.groups.values() for run, changes in group.runs.items() if BASELINE in changes
         ]
@@ -170,8 +175,10 @@ class ExperimentConfig(Configuration):
 
 
 class Member(NamedTuple):
-    """A run of a group, or a trial, before its settings are resolved. `of`: which of `runs` it is; `tries`: of a trial, the settings
-    that it tries."""
+    """A run or trial before its settings are resolved.
+
+    `of`: its key in `runs`. `tries`: the settings that a trial tries.
+    """
 
     name: str
     variant: str
@@ -181,12 +188,15 @@ class Member(NamedTuple):
 
 
 def members(group: Group) -> list[Member]:
-    """The runs of a group: each of `runs` at each point of the grid, with each seed. Seeds are no part of a variant's name."""
+    """List a group's runs: each of `runs` at each grid point with each seed.
+
+    A variant's name leaves out the seed.
+    """
     return list(_members(group, [{}], group.seeds))
 
 
 def trial_members(group: Group) -> list[Member]:
-    """The trainings by which the variants of a group choose: each variant at each point of `select.grid`, with each of its seeds."""
+    """List a group's trials: each variant at each point of `select.grid` with each of its seeds."""
     return list(_members(group, group.select.points(), group.select.seeds)) if group.select is not None else []
 
 
@@ -202,7 +212,10 @@ def _members(group: Group, tried: Sequence[dict[str, Any]], seeds: Sequence[int]
 
 
 def _words(point: dict[str, Any]) -> list[str]:
-    """The settings of a point as a run's name has them: by the key's last word, but for `data.seed`, which is another world."""
+    """Write a point's settings for a run's name, by the last word of each key.
+
+    `data.seed` stays whole, since it changes the test set.
+    """
     return [f"{key if key == 'data.seed' else key.rsplit('.', 1)[-1]}={_word(value)}" for key, value in point.items()]
 
 

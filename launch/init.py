@@ -1,4 +1,4 @@
-"""`remedy init`: an experiment over a user's own programs, to be run as it is and then changed."""
+"""`remedy init`: an experiment on a user's own programs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def init(
 ) -> None:
     """Write an experiment over your own programs: a baseline, characters for strings, sparse states.
 
-    A sample of them is traced first, and those that have no trace are listed.
+    A sample of the programs is traced first, and those without a trace are listed.
     """
     task = ProgramsTask(path=programs)
     said = task.describe_splits()

@@ -1,7 +1,6 @@
-"""Work of an experiment: every run with its resolved settings, the trials by which variants choose, and seeds trained at
-once; what a run's folder says of it, and if it is done.
+"""Jobs of an experiment: runs and trials with resolved settings, and their state.
 
-A run's folder holds `train.yaml`, `run.json` and, of a run that is evaluated, `evaluate.yaml`, which its process reads.
+A run's folder holds `train.yaml`, `run.json` and, if it is evaluated, `evaluate.yaml`, which its process reads.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ Choices = Mapping[tuple[str, str], dict[str, Any]]
 
 
 class Job(NamedTuple):
-    """One run of an experiment, in a folder of its own: train, then evaluate, or a trial of a selection, which is only trained.
+    """A run, a trial of a selection, or a stacked training, in its own folder.
 
-    `variant`: the name of all runs that differ from it in their seeds alone; `recipe`: its settings without seeds and place, as text;
-    `chosen`: settings that its variant chose on validation, or that the trial tries; `stacked`: with so many seeds of its recipe it is
-    trained at once (its own settings, `train`, are those of a run alone); `unused`: keys of the group's base that do nothing in it,
-    and what is said then; `evaluate`: None of a trial; `members`: the runs that a training at once is of.
+    `variant`: the name of all runs that differ only in seeds. `recipe`: settings without seeds and paths, as JSON.
+    `chosen`: settings chosen on validation, or those that the trial tries. `stacked`: the number of seeds trained at
+    once; `train` holds the settings of one. `unused`: keys of the group's base that do nothing here, with messages.
+    `evaluate`: None for a trial. `members`: the runs of a stacked training.
     """
 
     name: str
@@ -65,22 +64,24 @@ class Job(NamedTuple):
 
     @property
     def model(self) -> Path:
-        """The folder of its checkpoints and weights."""
+        """Return the folder of its checkpoints and weights."""
         return Path(self.train.output)
 
     @property
     def is_trained(self) -> bool:
-        """Say if it was trained to its end."""
+        """Say if its training has ended."""
         return was_trained(self.model, self.evaluate is not None)
 
 
 def was_trained(model: Path, evaluated: bool) -> bool:
-    """Say if a training has ended in this folder; of a trial, which is not evaluated, a loss that is NaN or infinite is an end too."""
+    """Say if a training has ended in this folder; a trial, not evaluated, may also end by diverging."""
     return (model / SEAL).exists() or (not evaluated and (model / DIVERGED).exists())
 
 
 def expand(config: ExperimentConfig, where: str, choices: Choices | None = None) -> list[Job]:
-    """All runs with their resolved settings. `choices`: of groups that select; before they are made, runs have the first values.
+    """Return all runs with their resolved settings.
+
+    `choices`: of groups that select; without them, runs have the grid's first values.
 
     Raises:
         ConfigError: a run's settings do not validate; the message names the run.
@@ -114,7 +115,7 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
 
 
 def trials(config: ExperimentConfig, where: str) -> list[Job]:
-    """The trainings by which groups with `select` choose, with their resolved settings; each is validated at its end.
+    """Return the trials of all groups with `select`, each validated at its end.
 
     Raises:
         ConfigError: a trial's settings do not validate; the message names it.
@@ -134,10 +135,9 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
 
 
 def stacks(jobs: Sequence[Job]) -> list[Job]:
-    """Runs that are not trained yet, of one variant and one recipe, as many at a time as their settings say, each as one training
-    whose folder lies in the first's.
+    """Group untrained runs of one variant and recipe into stacked trainings.
 
-    What is left over by itself is trained as any other run, by its own process.
+    Each has its folder in that of its first run. A single remaining run is trained alone.
     """
     recipes: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
@@ -154,7 +154,7 @@ def stacks(jobs: Sequence[Job]) -> list[Job]:
 
 
 def conditions(job: Job) -> list[Condition]:
-    """Return what a run is evaluated on.
+    """Return the conditions of a run's evaluation.
 
     Raises:
         ConfigError: a diagnostic does not fit its data.
@@ -166,7 +166,7 @@ def conditions(job: Job) -> list[Condition]:
 
 
 def prepare(job: Job) -> None:
-    """Write what a run's process reads into its folder.
+    """Write the files that a job's process reads into its folder.
 
     Raises:
         UserError: the folder holds a run of other settings.
@@ -189,7 +189,7 @@ def prepare(job: Job) -> None:
 
 
 def _says(path: Path, settings: RunConfig) -> bool:
-    """Say if a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
+    """Say if a file has these settings; keys newer than the file have their defaults."""
     try:
         return load_stored(RunConfig, path).changed({"plugins": settings.plugins}) == settings
     except UserError:
@@ -197,16 +197,17 @@ def _says(path: Path, settings: RunConfig) -> bool:
 
 
 def folders_of(job: Job) -> list[Path]:
-    """Name the folders that a prepared job's process is told: its own, or those of the runs that are trained at once."""
+    """Return the job's folder, or those of its members."""
     return [member.folder for member in job.members] or [job.folder]
 
 
 def is_done(job: Job) -> bool:
-    """Say if a run is trained and its evaluation is finished, the one that is asked for, and of its weights. Of adapters and tracked
-    runs its own process finds that out. Where the weights were deleted the records alone are asked.
+    """Say if a run is trained and this evaluation of these weights is finished.
+
+    For adapters and tracked runs it says no, and their process checks. If the weights were deleted, the records decide.
 
     Raises:
-        UserError: the weights are gone, and without them the evaluation cannot be finished, mended or made as it is asked for.
+        UserError: the weights are gone, and the evaluation is unfinished, damaged or another.
     """
     if job.members or not job.is_trained or job.evaluate is None:
         return job.is_trained and not job.members
@@ -234,7 +235,7 @@ def is_done(job: Job) -> bool:
 
 
 def _is_asked(job: Job, request: Mapping[str, Any]) -> bool:
-    """Say if an evaluation is the job's."""
+    """Say if a stored evaluation is the job's."""
     assert job.evaluate is not None
     variant = job.variant if job.variant != job.name else ""
     asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
@@ -256,7 +257,7 @@ def _refuse_twice(jobs: Sequence[Job], where: str) -> None:
 
 
 def _one_variant_a_recipe(jobs: Sequence[Job]) -> list[Job]:
-    """The runs, those of equal settings and evaluations but for seeds under one variant's name: that of the first."""
+    """Give runs of equal recipe and evaluation the variant name of the first."""
     names: dict[tuple[str, str], str] = {}
     for job in jobs:
         names.setdefault(_whole(job), job.variant if job.variant not in names.values() else job.name)
@@ -269,7 +270,7 @@ def _whole(job: Job) -> tuple[str, str]:
 
 
 def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -> None:
-    """Refuse a run or a label that no record will have, before anything is trained."""
+    """Refuse a run or label that no record will have, before anything is trained."""
     if side.run not in evaluations:
         raise ConfigError(f"{place}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
     own = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
@@ -280,19 +281,19 @@ def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -
 
 
 def _label(group: str, member: Member, where: str) -> str:
-    """The place in an experiment's file that messages name."""
+    """Return the key of a run in the experiment's file, for messages."""
     return f"{where}: groups.{cut(group)}.{'select, trial ' if member.tries else 'runs.'}{cut(member.name)}"
 
 
 def _part(name: str, label: str) -> str:
-    """A name as one part of a path: a run's folder lies in its group's, and that in the experiment's."""
+    """Return a name as one part of a path, so that a run's folder stays in its group's."""
     if not name.isprintable() or not (part := file_name(name)):
         raise ConfigError(f"{label}: {shown(name)} cannot name the folder of a group or run: choose another name")
     return part
 
 
 def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str, Any], where: str) -> Job:
-    """One training with its resolved settings."""
+    """Resolve the settings of one training."""
     label = _label(group, member, where)
     below = [SELECTION_FOLDER] if member.tries else []
     folder = Path(config.output, _part(group, label), *below, _part(member.name, label))
@@ -318,7 +319,7 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
 
 
 def _evaluation(config: ExperimentConfig, group: Group, member: Member, job: Job, label: str) -> EvalConfig:
-    """The resolved settings of a run's evaluation."""
+    """Resolve the settings of a run's evaluation."""
     found, _ = resolve(EvalConfig, group.evaluate, group.evaluate_runs.get(member.of, {}), label, label)
     if config.max_examples is not None:
         most = config.max_examples

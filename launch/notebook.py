@@ -1,4 +1,4 @@
-"""Additions for notebooks: an example to look at, and a report as tables and figures."""
+"""Notebook views of an example and of a report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """An example by roles: HTML in a notebook, colours in a terminal."""
+    """An example coloured by role: HTML in a notebook, colours in a terminal."""
 
     view: View
 
@@ -51,7 +51,7 @@ class Shown:
 
 
 def show(config: DataConfig | RunConfig, index: int = 0, split: str = "train") -> Shown:
-    """Show one example, token by token; what training does not supervise is grey.
+    """Show one example token by token; unsupervised tokens are grey.
 
     Raises:
         UserError: there is no such split or index.
@@ -62,20 +62,20 @@ def show(config: DataConfig | RunConfig, index: int = 0, split: str = "train") -
 
 @dataclass(frozen=True)
 class Report:
-    """A written report: tables as pandas holds them, and its figures."""
+    """A written report as pandas tables and figures."""
 
     folder: Path
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the conditions, with their rates and intervals."""
+        """Return the conditions with their rates and intervals."""
         return self._table("conditions")
 
     def verdicts(self) -> pd.DataFrame:
-        """Return the comparisons, each with its difference, interval and verdict; no rows where nothing was compared."""
+        """Return the comparisons with difference, interval and verdict; perhaps no rows."""
         return self._table("verdicts")
 
     def figures(self) -> dict[str, Path]:
-        """List the figures by name."""
+        """Return the paths of the figures by name."""
         return {path.stem: path for path in sorted((self.folder / "figures").glob("*.png"))}
 
     def _repr_html_(self) -> str:

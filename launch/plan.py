@@ -1,4 +1,4 @@
-"""`remedy run --plan`: what an experiment's comparisons can see, what it will run, and what that costs. Nothing is kept."""
+"""`remedy run --plan`: what an experiment can decide, and what it runs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Variants = Mapping[str, list[Job]]
 
 
 class Compared(NamedTuple):
-    """One side of a comparison: its runs, and its condition, None where it fits none."""
+    """One side of a comparison: its runs and condition, None if none fits."""
 
     jobs: list[Job]
     condition: Condition | None
 
     @property
     def seeds(self) -> float:
-        """Count the seeds, as `smallest_difference` does: infinite of a model that is not trained."""
+        """Count the seeds as `smallest_difference` does: infinite for an untrained pretrained model."""
         kept = not any(job.train.train.total_steps or isinstance(job.train.model, DecoderSettings) for job in self.jobs)
         return math.inf if kept else len(self.jobs)
 
@@ -54,8 +54,10 @@ def print_plan(
     spread: float | None = None,
     console: Console | None = None,
 ) -> list[Job]:
-    """Print the plan of an experiment, but for its cost; returns its trials and runs. `rate`: the baseline's rate that is assumed, by
-    default as in runs that are done, or `RATE`; `spread`: the standard deviation of seeds, likewise.
+    """Print an experiment's plan without its cost; return its trials and runs.
+
+    `rate`: the assumed rate of the baseline. `spread`: the assumed standard deviation of seeds. By default they are
+    estimated from finished runs, or `RATE` and `SPREADS`.
 
     Raises:
         UserError: as `expand`, or a diagnostic does not fit its data.
@@ -72,10 +74,10 @@ def print_plan(
 
 
 def check_programs(jobs: Sequence[Job]) -> None:
-    """Say of given programs how many each split has, before anything of what is still to be trained begins.
+    """Print the splits of given programs, before anything untrained begins.
 
     Raises:
-        ConfigError: training, validation or a diagnostic has none, or a diagnostic does not fit its data.
+        ConfigError: training, validation or a diagnostic has no programs, or a diagnostic does not fit its data.
     """
     said: dict[str, None] = {}
     for job in jobs:
@@ -87,7 +89,7 @@ def check_programs(jobs: Sequence[Job]) -> None:
 
 
 def comparisons_of(config: ExperimentConfig, jobs: Sequence[Job]) -> Sequence[Comparison]:
-    """The comparisons that the report on an experiment will make.
+    """Return the comparisons that the experiment's report will make.
 
     Raises:
         ConfigError: a diagnostic does not fit its data.
@@ -186,7 +188,7 @@ def _decidable(
     rate: float | None,
     spread: float | None,
 ) -> list[str]:
-    """The cells of a comparison: seeds, outcomes, what is assumed of them, and what can be decided at each of the levels."""
+    """Write a comparison's cells: seeds, outcomes, assumptions, and what each level can decide."""
     seeds, metric = f"{len(sides[1].jobs)} to {len(sides[0].jobs)}", comparison.metric
     found = [side.condition for side in sides if side.condition is not None]
     if len(found) < len(sides):
@@ -211,7 +213,7 @@ def _decidable(
 
 
 def _assumptions(metrics: set[str], any_records: bool) -> str:
-    """The sentences on what a table of power assumes."""
+    """Write what the table of power assumes."""
     usual = "; ".join(
         f"{100 * spread:.0f} of {metric.replace('_', ' ')}s ({100 * low:.0f} to {100 * high:.0f} in half of results/study's recipes)"
         for metric, (spread, low, high) in SPREADS.items()
@@ -233,7 +235,7 @@ def _assumptions(metrics: set[str], any_records: bool) -> str:
 
 
 def _records(jobs: Sequence[Job]) -> pd.DataFrame:
-    """The records of runs that are done and evaluated as is asked."""
+    """Read the records of runs with this evaluation."""
     with contextlib.suppress(UserError):
         folders = [Path(job.folder, EVALUATION) for job in jobs]
         requests = [read_request(one) if (one / REQUEST).exists() else {} for one in folders]
@@ -248,7 +250,7 @@ def _records(jobs: Sequence[Job]) -> pd.DataFrame:
 
 
 def _rates(records: pd.DataFrame, side: Compared, metric: str) -> pd.Series:
-    """Each run's rate in the records."""
+    """Return each run's rate in the records."""
     share, count = FRAMES.get(metric, ("right", ""))
     if side.condition is None or share not in records:
         return pd.Series(dtype=float)

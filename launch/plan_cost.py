@@ -1,4 +1,4 @@
-"""Cost of what an experiment trains: tokens, FLOPs, time and memory, from optimizer steps that are really made."""
+"""Cost of an experiment's trainings: tokens, FLOPs, time and memory, from real steps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ IN_ANY_STEP = (
 
 
 def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console | None = None) -> None:
-    """Print what is still to be trained, like runs in one row, with the time of steps that are made for that."""
+    """Print the cost of all untrained runs, runs of equal cost in one row."""
     console = console or Console()
     alike: dict[str, list[Job]] = {}
     for job in jobs:
@@ -89,13 +89,13 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
 
 
 def _shape(train: RunConfig) -> str:
-    """The settings that a step's cost hangs on, as text."""
+    """Return the settings that a step's cost depends on, as JSON."""
     left_out: Any = {"name": True, "output": True, "tracking": True, "plugins": True, "train": {*IN_ANY_STEP}}
     return json.dumps(train.model_dump(mode="json", exclude=left_out), sort_keys=True)
 
 
 def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
-    """Find the cost of a run in a process of its own, which begins without what the others held."""
+    """Measure a run's cost in a new process, which has no memory of the others."""
     import torch
 
     from remedy.train.trial import Cost
@@ -125,7 +125,7 @@ def _cost(settings: dict[str, Any], processes: int, threads: int) -> Cost:
 
 
 def _short(count: float | None) -> str:
-    """A count in three digits: `1.2 M`, `3.4e15`."""
+    """Write a count with three digits: `1.2 M`, `3.4e15`."""
     if count is None:
         return ""
     if count >= 1e12:

@@ -1,4 +1,4 @@
-"""`remedy push`: a finished model or a data set with its card to the Hugging Face hub, by the names that such files have."""
+"""`remedy push`: a finished model or dataset with its card, to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def push(
     private: Annotated[bool, typer.Option("--private", help="a repository that is not public")] = False,
     revision: Annotated[MaybeText, typer.Option(help="a branch, made if there is none (default: main)")] = None,
 ) -> None:
-    """Push a model or a data set with its card to the Hugging Face hub, or list with --dry-run what would be pushed.
+    """Push a model or a data set with its card to the Hugging Face hub.
 
-    The token is that of `hf auth login` or HF_TOKEN; HF_ENDPOINT names another hub.
+    The token is that of `hf auth login` or HF_TOKEN; HF_ENDPOINT names another hub. With --dry-run, list what would be
+    pushed.
     """
     if "/" not in repo or not is_repository(repo):
         raise UserError(f"{shown(repo)} is no repository's name: write USER/NAME, of letters, digits and ._- inside")
@@ -83,7 +84,7 @@ def push(
 
 
 def _files(folder: Path) -> tuple[str, list[str]]:
-    """Return the kind of a folder's repository, and the names of its files, which are what was written."""
+    """Return the kind of a folder's repository, and its verified files."""
     if (folder / MANIFEST).is_file():
         manifest = read_manifest(folder)
         beside = tokenizer_files(path.name for path in folder.iterdir() if path.is_file())

@@ -1,8 +1,7 @@
-"""The settings reference: every key of a settings class with its type in words, its default and its description; and `remedy list`,
-what settings choose from by name, with a line on each.
+"""Settings reference: keys with type, default and description; and `remedy list`.
 
-`--help` of a command and docs/config.md (`python -m remedy.launch.reference docs/config.md`) are both made of these. A class that is
-registered from outside the package is part of the reference as soon as it is imported.
+`--help` of a command and docs/config.md (`python -m remedy.launch.reference docs/config.md`) are made of it. It
+includes classes of plug-ins that are imported.
 """
 
 from __future__ import annotations
@@ -54,7 +53,10 @@ WIDTH = 100
 
 
 class Shape(NamedTuple):
-    """A type in words, and the settings classes in it by their `kind`, "" without one; `holds` says how many of these there may be."""
+    """A type in words, and its settings classes by `kind` ("" without one).
+
+    `holds`: how many of these there may be.
+    """
 
     words: str
     sections: dict[str, type[Settings]] = {}
@@ -62,7 +64,7 @@ class Shape(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One field. `default`: as YAML."""
+    """One field; `default` is YAML."""
 
     key: str
     shape: Shape
@@ -71,17 +73,17 @@ class Row(NamedTuple):
 
     @property
     def below(self) -> str:
-        """Name the place where the field's sections begin: `train.curriculum.0`, `mixture.NAME`."""
+        """Return the key of the field's sections: `train.curriculum.0`, `mixture.NAME`."""
         return self.key + {"one": "", "list": ".0", "dict": ".NAME"}[self.shape.holds]
 
 
 def fields(settings: type[Settings]) -> list[Row]:
-    """The rows of one class, its sections not entered."""
+    """Return the rows of one class, without its sections."""
     return [_row(name, field) for name, field in settings.model_fields.items()]
 
 
 def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterator[tuple[type[Settings], str, str]]:
-    """A class and those of all sections in it, with the key and the kind of each, in the order of the fields."""
+    """Yield a class and those of all sections in it, each with its key and kind."""
     yield settings, prefix, kind
     for row in fields(settings):
         for chosen, section in row.shape.sections.items():
@@ -89,7 +91,7 @@ def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterat
 
 
 def as_help(settings: type[Settings]) -> str:
-    """The settings of a file as text for a terminal: key, default, type and description, and the keys of each section by name."""
+    """Write the settings of a file for a terminal, with the keys of each section."""
     lines: list[str] = []
     for row in fields(settings):
         default = {SECTION: "", REQUIRED: " required"}.get(row.default, f" = {row.default}")
@@ -112,7 +114,7 @@ def _row(name: str, field: FieldInfo) -> Row:
 
 
 def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
-    """A type in words, and the settings classes in it."""
+    """Describe a type in words, with its settings classes."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _shape(arguments[0], [*arguments[1:], *metadata])
@@ -167,7 +169,7 @@ def _plural(words: str) -> str:
 
 
 def _bounds(metadata: Sequence[Any]) -> str:
-    """The limits of a number; pydantic keeps each in an object of its own."""
+    """Write the limits of a number; pydantic keeps each in its own object."""
     limits = [(sign, getattr(mark, name)) for mark in metadata for name, sign in _SIGNS.items() if hasattr(mark, name)]
     words = " and ".join(f"{sign} {_number(limit)}" for sign, limit in limits)
     return f" {words}" if words else ""
@@ -180,7 +182,7 @@ def _number(limit: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """A default as one writes it in YAML; a section's is given by its own keys."""
+    """Write a default as YAML; a section's is given by its own keys."""
     if value is PydanticUndefined:
         return REQUIRED
     if isinstance(value, Settings):
@@ -192,14 +194,14 @@ def _value(value: Any) -> str:
 
 
 def settings_class(command: str) -> type[Settings]:
-    """The class of a command's YAML file."""
+    """Import the class of a command's YAML file."""
     module, _, name = SETTINGS[command].partition(":")
     found: type[Settings] = getattr(import_module(module), name)
     return found
 
 
 def markdown() -> str:
-    """docs/config.md: a section for every settings class, in the order in which the commands use them."""
+    """Write docs/config.md: every settings class, in the order in which the commands use them."""
     used: dict[type[Settings], dict[str, dict[str, None]]] = {}
     table = ["| command | file |\n|---|---|"]
     for command in SETTINGS:
@@ -256,7 +258,7 @@ TELLING_APART = {
 def print_choices(
     what: Annotated[str, typer.Argument(help="tasks, mixers, formats, diagnostics, ... (default: all)")] = "",
 ) -> None:
-    """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
+    """Print what settings choose from by name: tasks, mixers, formats, diagnostics and others."""
     if what and what not in REGISTRIES:
         raise ConfigError(f"list: unknown kind {what!r}; {suggest(what, REGISTRIES)}")
     try:
@@ -276,7 +278,7 @@ def print_choices(
 
 
 def _of_docstring(name: str, choice: Any) -> str:
-    """The first sentence of its docstring."""
+    """Return the first paragraph of its docstring."""
     return " ".join((inspect.getdoc(choice) or "").split("\n\n")[0].split())
 
 

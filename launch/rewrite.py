@@ -24,7 +24,9 @@ def rewrite(
 
 
 def rewritten(file: Path, only: Sequence[str]) -> str:
-    """The file's source after the rewrites, all of them if none is named; a marked function stays as it is, and marked.
+    """Return the file's source after the named rewrites, by default all.
+
+    A marked function stays as it is.
 
     Raises:
         UserError: a rewrite is unknown, or the file cannot be read.

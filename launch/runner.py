@@ -1,7 +1,7 @@
-"""Processes that do an experiment's jobs: trials, then runs, some at a time, each a process of this machine; then the report.
+"""Processes that do an experiment's jobs: trials, then runs, then the report.
 
-A run's process does what its folder says: it trains, unless that is done, then evaluates; itself, since imports alone cost seconds, or
-under torchrun, on as many processes.
+Some jobs run at a time, each in a process that trains and evaluates as its folder says, unless that is done. With
+several `processes` it starts torchrun.
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ log = logging.getLogger(__name__)
 
 
 def run(config: ExperimentConfig, where: str) -> Path:
-    """Train and evaluate every run, `workers` at a time, skipping what is done, and write the report; returns its page.
+    """Train and evaluate every run that is not done, and write the report; return its page.
 
     Raises:
-        UserError: a run failed (the others are finished first; the message names the log), its folder holds a run of other
-            settings, or another process runs an experiment into the same output.
+        UserError: a run failed (the others are finished first; the message names the log), its folder holds a run of
+            other
+        settings, or another process runs an experiment into the same output.
     """
     with owned(Path(config.output)):
         tried, jobs = trials(config, where), expand(config, where)
@@ -81,7 +82,11 @@ def run(config: ExperimentConfig, where: str) -> Path:
 
 
 def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> Path:
-    """The report over the runs that are done, as of `report_all`; a UserError if trials are not finished."""
+    """Report over the runs that are done, as `report_all`.
+
+    Raises:
+        UserError: as `report_all`, or trials are not finished.
+    """
     tried = trials(config, where)
     jobs = expand(config, where, choose(config, tried) if tried else None)
     list_runs(config, jobs)
@@ -89,8 +94,10 @@ def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> 
 
 
 def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
-    """Write down, before anything is trained, which runs the experiment consists of and what it compares. Once a run is evaluated it is
-    too late for a plan."""
+    """Write down the experiment's runs and comparisons, before anything is trained.
+
+    Once a run is evaluated, no plan is written any more.
+    """
     list_runs(config, jobs)
     folder = Path(config.output)
     if (folder / PLAN).exists() or not any((job.folder / EVALUATION / REQUEST).exists() for job in jobs):
@@ -98,14 +105,15 @@ def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
 
 
 def list_runs(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
-    """Write down which runs the experiment consists of."""
+    """Write down the experiment's runs."""
     folder = Path(config.output)
     write_runs(folder, {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs})
 
 
 def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False) -> Path:
-    """The report over all runs that are evaluated; returns its page. Runs that are tracked put it on W&B too. `partial`: judge recipes
-    of which runs are missing.
+    """Write the report over all evaluated runs; return its page.
+
+    Tracked runs also put it on W&B. `partial`: judge recipes with missing runs.
 
     Raises:
         UserError: no run is evaluated, or as `report`.
@@ -126,7 +134,7 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
 
 
 def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
-    """Train those that are trained at once, then do all."""
+    """Do the stacked trainings, then all jobs."""
     if at_once := stacks(jobs):
         count = sum(len(one.members) for one in at_once)
         _do_all(config, at_once, f"{count} seeds in {len(at_once)} trainings")
@@ -134,7 +142,7 @@ def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
 
 
 def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
-    """Do all jobs, those of most rows first, so that no long one is left for the end."""
+    """Do all jobs, those with most rows first, so that no long one is left for the end."""
     print(f"{what}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
     waiting = sorted(jobs, key=lambda job: -job.train.train.total_steps * job.train.train.batch_size)
     running: dict[str, tuple[Job, BaseProcess]] = {}
@@ -174,8 +182,11 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
 
 
 def _context() -> Any:
-    """The way in which processes begin: forked from one that has imported what they need. On other systems than Linux, whose libraries
-    may not survive a fork, and with CUDA, whose state does not, each imports for itself."""
+    """Choose how processes start: forked from one that has imported what they need.
+
+    Libraries of other systems than Linux may not survive a fork, and CUDA does not: there each process imports for
+    itself.
+    """
     os.environ["TQDM_DISABLE"] = "1"
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
@@ -185,7 +196,7 @@ def _context() -> Any:
 
 
 def _problem(path: Path, status: int) -> str:
-    """Return what went wrong in the process of this log; an empty string if nothing did."""
+    """Return what went wrong in the process of this log, or ""."""
     if not status:
         return ""
     said = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last word is a table
@@ -193,7 +204,7 @@ def _problem(path: Path, status: int) -> str:
 
 
 def last_line(path: Path, start: str = "") -> str:
-    """The last line of a log that begins so and is not empty; an empty string if there is none."""
+    """Return the last line of a log that begins with `start`, or ""."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
@@ -203,14 +214,14 @@ def last_line(path: Path, start: str = "") -> str:
 
 
 class Board:
-    """Says how far all runs are: a line at each change, and now and then of each that goes on."""
+    """Status of all runs: a line at each change, and now and then for each running one."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.begin = time.monotonic()
         self.said: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
 
     def show(self, ended: Mapping[str, str], running: Mapping[str, Path]) -> None:
-        """The state of all runs; call it often. `ended`: what went wrong, if anything; `running`: logs, whose last lines say more."""
+        """Print changes of state. `ended`: errors or ""; `running`: logs, whose last lines are shown."""
         now = time.monotonic()
         for name in [*ended, *running]:
             before, since = self.said[name]
@@ -222,8 +233,10 @@ class Board:
 
 
 def begun(folders: Sequence[Path], log: Path, processes: int, threads: int) -> None:
-    """Do the work of a process that an experiment started: all that it prints goes to `log`, and it ends with the experiment, however
-    that ends; a training then leaves a checkpoint."""
+    """Do the work of a process that an experiment started, with its output in `log`.
+
+    It ends with the experiment, however that ends; a training then leaves a checkpoint.
+    """
     with log.open("wb") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
@@ -240,10 +253,10 @@ def _end_with_experiment() -> None:
 
 
 def do(folders: Sequence[Path], processes: int, threads: int) -> None:
-    """Train the run of a folder unless that is done, then evaluate it; of several folders, train their runs at once.
+    """Train the run of a folder unless that is done, then evaluate it; stack several folders' runs.
 
     Raises:
-        SystemExit: a signal ended it; with the status that lets a Slurm job queue again.
+        SystemExit: a signal ended it; the status lets a Slurm job requeue.
     """
     torch.set_num_threads(threads)
     os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -283,7 +296,7 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
 
 
 def _train_together(folders: Sequence[Path]) -> None:
-    """Train the runs of these folders at once. Those whose loss becomes NaN or infinite are left to their own processes."""
+    """Train the runs of these folders at once; their own processes report divergence."""
     from remedy.train.stacked import train_stacked
 
     runs = [load(RunConfig, folder / TRAIN) for folder in folders]
@@ -297,7 +310,7 @@ def _train_together(folders: Sequence[Path]) -> None:
 
 
 def _on_several(processes: int, module: str, *words: str) -> None:
-    """Run a module under torchrun, as a process of each GPU. If this process is killed, so is torchrun, at which its processes end."""
+    """Run a module under torchrun, one process per GPU. It ends with this process."""
     # Its own way to start Python would let the working folder come first in the search path.
     options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
     torchrun = module_command("torch.distributed.run", *options, *module_command(module, *words))
@@ -305,7 +318,7 @@ def _on_several(processes: int, module: str, *words: str) -> None:
     passed_on: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        """To the processes themselves: torchrun would die of one signal, and give them 30 seconds at the other."""
+        """Signal the processes themselves: torchrun would die of one signal, and allow 30 s at the other."""
         passed_on.append(number)
         launcher = psutil.Process(launched.pid)
         for process in launcher.children() or [launcher]:

@@ -1,4 +1,4 @@
-"""Choice of settings by the trials of an experiment's variants, on validation alone."""
+"""Choice of a variant's settings by its trials' validation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remedy.train.config import DIVERGED
 
 
 def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
-    """Return what each variant chooses by its trials, and write a record of it into their folder.
+    """Return what each variant chooses by its trials, and write a record of it.
 
     Raises:
         UserError: a trial is not finished, or none of a variant's has a finite loss.
@@ -42,12 +42,12 @@ def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
 
 
 def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
-    """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
+    """Return the settings that a variant tried, with their figures; the first best is chosen.
 
-    A setting under which any seed's loss became NaN or infinite is not chosen.
+    A setting under which any seed diverged is not chosen.
 
     Raises:
-        UserError: there is none without.
+        UserError: every setting diverged.
     """
     tried: list[Trial] = []
     ranks: list[tuple[float, float]] = []
@@ -70,7 +70,7 @@ def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
 
 
 def _validation(trial: Job) -> dict[str, float] | None:
-    """The figures of the model that a trial kept; None if its loss became NaN or infinite."""
+    """Return the validation figures of a trial's model; None if it diverged."""
     if (trial.model / DIVERGED).exists():
         return None
     training = read_training(trial.model)

@@ -1,4 +1,4 @@
-"""`remedy show`: an example, or what a model wrote beside what is true, token by token and coloured by role."""
+"""`remedy show`: an example or a decoded record, coloured by role."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def show(
 
 
 def present(view: View, html: Path | None, ids: bool = False, text: bool = False) -> None:
-    """Print a view, or its text alone, or write it as a page."""
+    """Print a view or its text, or write it as a page."""
     from rich.console import Console  # what follows takes seconds to import
 
     from remedy.eval.view.terminal import page, show_text, show_view
@@ -93,7 +93,10 @@ def present(view: View, html: Path | None, ids: bool = False, text: bool = False
 
 
 def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
-    """The file or folder that is shown, and what marks it. `of_its_data`: of a run, what it reads and not what it wrote."""
+    """Return the file or folder to show, and what marks it.
+
+    `of_its_data`: show what a run reads, not what it wrote.
+    """
     if not path.is_dir():
         return path, ".py" if path.suffix == ".py" else ""
     for inside in (path / mark for mark in SHOWN):
@@ -107,7 +110,7 @@ def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
 
 
 def data_set_view(folder: Path, index: int, split: str) -> View:
-    """One example of a data set, as its shard holds it; supervised is what runs train on by default.
+    """View one example of a dataset; the roles that runs supervise by default are marked.
 
     Raises:
         UserError: there is no such example, or a file is missing or damaged.
@@ -129,9 +132,10 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
 def load_source(
     path: Path, overrides: Sequence[str], stored: bool = False, arguments: str | None = None
 ) -> GenerateConfig | RunConfig:
-    """The configuration of a data set or of a training run, told by its keys; of a program's file, that of this program alone, where
-    settings may leave out their `data.`. `stored`: it is no file that the user names, but lies in a folder; `arguments`: of the
-    program's `f`.
+    """Read the configuration of a dataset or run, or make one for a program's file.
+
+    For a program, keys may leave out `data.`, and `arguments` are those of its `f`. `stored`: the file lies in a
+    folder, so it is data and not the user's.
 
     Raises:
         ConfigError: it is of another kind, or does not validate.
@@ -156,7 +160,9 @@ def load_source(
 
 
 def example_view(settings: Any, path: Path, index: int, split: str) -> View:
-    """One example; supervised is what the run trains on, or what runs train on by default. `path`: of the settings, for messages.
+    """View one example; the roles that the run supervises, or the default ones, are marked.
+
+    `path`: of the settings, for messages.
 
     Raises:
         UserError: there is no such split or index, or the tokenizer cannot be built.

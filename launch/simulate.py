@@ -1,4 +1,4 @@
-"""`remedy simulate`: one program as a model traces it, an evaluation of a single example that need not be run."""
+"""`remedy simulate`: one program as a model traces it."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def simulate(
 
     The program is not run, unless you --check.
 
-    Settings: those of an evaluation: set.*, by default as the checkpoint was trained, max_new_tokens, backend.*, precision and others.
-    For example set.reveal.locals=diff backend.url=http://localhost:8000 backend.model=NAME.
+    Settings: those of an evaluation: set.*, by default as the checkpoint was trained, max_new_tokens, backend.*,
+    precision and others. For example set.reveal.locals=diff backend.url=http://localhost:8000 backend.model=NAME.
     """
     settings = settings_of(program, input, forcing, parse_overrides(overrides or []))
     written = count(1)
@@ -72,7 +72,7 @@ def simulate(
 
 
 def settings_of(program: str, arguments: str | None, forcing: str, changes: Mapping[str, Any]) -> EvalConfig:
-    """The settings of an evaluation of one program. `arguments`: of its `f`; `changes`: a user's, by dotted keys.
+    """Make the evaluation settings for one program; `arguments` are those of its `f`.
 
     Raises:
         ConfigError: a change does nothing here, or the settings do not validate.
@@ -90,10 +90,10 @@ def settings_of(program: str, arguments: str | None, forcing: str, changes: Mapp
 
 
 def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenListener) -> View:
-    """Have a checkpoint write the trace of a program. `config`: of `settings_of`; `check`: run the program too.
+    """Have a checkpoint write the trace of a program; with `check`, run the program too.
 
     Raises:
-        UserError: the checkpoint or the program cannot be read, or they do not fit the settings or one another.
+        UserError: the checkpoint or the program cannot be read, or they do not fit the settings or each other.
     """
     [diagnostic] = config.diagnostics
     [forcing] = diagnostic.forcing
@@ -118,7 +118,7 @@ def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenL
 
 
 def prepared(execution: Execution, condition: Condition, tokenizer: TraceTokenizer) -> tuple[Example, Encoded]:
-    """The example of a program with its tokens; where its true trace is not known, the prompt and the end alone."""
+    """Return the program's example and tokens; without a true trace, its prompt and the end."""
     example, truth = encoded_execution(execution, condition.data, tokenizer)
     if example.outcome == "ok":
         return example, truth
@@ -135,10 +135,10 @@ def written_view(
     max_new_tokens: int,
     listener: TokenListener,
 ) -> View:
-    """Have a model write the trace of a program, and set it beside the true one where that is known.
+    """Have a model write the trace of a program, and compare it with the true one if known.
 
     Raises:
-        UserError: the program's control flow cannot be read, or the prompt has more tokens than the model reads.
+        UserError: the program's control flow cannot be read, or the prompt is longer than the model's limit.
     """
     data, forcing = condition.data, condition.forcing
     example, truth = prepared(execution, condition, tokenizer)
@@ -173,7 +173,7 @@ def written_view(
 
 
 def _answer(read: ReadTrace, complete: bool) -> dict[str, str]:
-    """Say what value a trace returns or raises, or why it comes to none."""
+    """Say what value a trace returns or raises, or why it has none."""
     if not read.valid:
         why = read.problem or "the end is missing"
         return {"no answer": why if complete else "the limit on tokens came first"}

@@ -1,4 +1,4 @@
-"""`remedy run --slurm`: an experiment's runs as the tasks of one Slurm array, and the report after them."""
+"""`remedy run --slurm`: an experiment's runs as a Slurm array, then the report."""
 
 from __future__ import annotations
 
@@ -53,10 +53,11 @@ cd {cwd}
 
 
 def do_job(settings: ExperimentConfig, where: str, number: int) -> None:
-    """Do one run in this process, which Slurm signals. Trials of a selection are counted before the runs.
+    """Do one run in this process, which Slurm signals; trials are counted before runs.
 
     Raises:
-        UserError: there is no such run, its folder holds a run of other settings, or the trials before it are not finished.
+        UserError: there is no such run, its folder holds a run of other settings, or the trials before it are not
+            finished.
     """
     tried, jobs = _alone(settings, where)
     if not 0 <= number < len(tried) + len(jobs):
@@ -72,11 +73,10 @@ def do_job(settings: ExperimentConfig, where: str, number: int) -> None:
 
 
 def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[str], folder: Path) -> None:
-    """Write the scripts of an array of runs, of one of trials before it where settings are selected first, and of the report; say how
-    to submit them.
+    """Write the scripts of the arrays of trials and runs and of the report; print how to submit.
 
     Raises:
-        UserError: as `expand`, or seeds are to be trained at once.
+        UserError: as `expand`, or seeds are to be stacked.
     """
     tried, jobs = _alone(settings, where)
     check_programs(jobs)
@@ -105,7 +105,7 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
 
 
 def _alone(settings: ExperimentConfig, where: str) -> tuple[list[Job], list[Job]]:
-    """Return the trials and runs, none of which is trained at once with others."""
+    """Return the trials and runs; refuse stacked ones."""
     tried, jobs = trials(settings, where), expand(settings, where)
     if stacked := next((job for job in jobs if job.stacked is not None), None):
         raise UserError(

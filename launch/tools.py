@@ -1,4 +1,4 @@
-"""Commands of few lines: what each takes, handed to where it is done."""
+"""Short commands that call other modules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def measure(
     overrides: Overrides = None,
     workers: Workers = 1,
 ) -> None:
-    """Count what traces cost and how tokenizers cut strings, without a model; `remedy report` reads the folder."""
+    """Count what traces cost and how tokenizers cut strings, without a model.
+
+    `remedy report` reads the folder.
+    """
     from remedy.eval.costs.measure import MeasureConfig
     from remedy.eval.costs.measure import measure as run
 
@@ -88,7 +91,10 @@ def compare(
         float, typer.Option(min=0.001, max=0.999, help="the rate from which a seed solves a task")
     ] = 0.95,
 ) -> None:
-    """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the verdict."""
+    """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example.
+
+    The page has the difference, its interval and the verdict.
+    """
     from remedy.eval.report.compare import compare_logs, side_names
     from remedy.eval.report.logs import LogOptions
     from remedy.eval.report.render import write_pages
@@ -116,7 +122,10 @@ def export_benchmark(
     ],
     out: Annotated[Path, target("a new folder for the benchmark")],
 ) -> None:
-    """Freeze the examples of evaluations for others: JSONL with a card, tasks for lm-eval and inspect_ai, a scorer without torch."""
+    """Freeze the examples of evaluations for others, as a benchmark.
+
+    It holds JSONL with a card, tasks for lm-eval and inspect_ai, and a scorer without torch.
+    """
     from remedy.eval.benchmark.export import export_benchmark as write
     from remedy.eval.config import EvalConfig
 
@@ -207,7 +216,10 @@ def harvest(
     workers: Workers = 1,
     show_duplicates: Annotated[MaybePath, target("JSONL file for what was left out as a duplicate")] = None,
 ) -> None:
-    """Make programs of packages' functions and of calls seen in their examples and tests, all run in the sandbox."""
+    """Make programs of packages' functions and of calls seen in their examples and tests.
+
+    All are run in the sandbox.
+    """
     from remedy.data_gen.harvest.duplicates import Known
     from remedy.data_gen.harvest.package import Options
     from remedy.data_gen.harvest.run import harvest_all

@@ -1,4 +1,7 @@
-"""Train a model: `python launch/train.py CONFIG [key=value ...]`, or the same under `torchrun` or `deepspeed`."""
+"""Command that trains a model, also under torchrun or deepspeed.
+
+`python launch/train.py CONFIG [key=value ...]`, or the same under `torchrun` or `deepspeed`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ GRACE = 60.0
 
 
 def given_programs(config: RunConfig) -> list[str]:
-    """Return what is said of a run's given programs before it begins: how many each split has, and what `untraced` says.
+    """Return messages on a run's given programs: the size of each split, and `untraced`.
 
     Raises:
         ConfigError: there are none to train or to validate on.
@@ -54,7 +57,7 @@ def train(
     ] = False,
     local_rank: Annotated[MaybeInt, typer.Option("--local_rank", hidden=True)] = None,
 ) -> None:
-    """Train a model, as one of the processes that `torchrun` or `deepspeed` started (launch/train.py) or alone."""
+    """Train a model; under `torchrun` or `deepspeed`, start launch/train.py."""
     from remedy.train.config import RunConfig
 
     settings = load_one(RunConfig, config, overrides)
@@ -96,7 +99,7 @@ def train(
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Around a training: one that a signal ends leaves with the status that says so."""
+    """Leave with the status of a stopped training."""
     from remedy.train.processes import Stopped, leave
 
     try:

@@ -1,4 +1,4 @@
-"""Values and names as messages repeat them: short, on one line."""
+"""Values and names in messages: short, on one line."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def _escape(character: str) -> str:
 
 
 def as_markdown(text: str) -> str:
-    """Escape a text: in Markdown no tag, link or image acts."""
+    """Escape a text so that it holds no Markdown tag, link or image."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escaped(text, "\n")).replace("](", "]\\(")
 
 
 def one_line(text: str, most: int = MOST_OF_LINE) -> str:
-    """Put a text on one bounded line, without control characters."""
+    """Put a text on one bounded line without control characters."""
     # Cut first: a stranger's text may be of any length.
     return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()), most)
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:
-    """Suggest a near valid name, or list the valid names."""
+    """Suggest the nearest valid name, or list the valid names."""
     names = list(valid)
     matches = difflib.get_close_matches(name[:MOST_CHARACTERS], names, n=1, cutoff=0.6)
     if matches:

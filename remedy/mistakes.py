@@ -55,7 +55,7 @@ _OTHERS = {
 
 
 def suggest_key(name: str, settings: type[BaseModel]) -> str:
-    """Suggest a key here or in sections below, also by other tools' names."""
+    """Suggest a key here or in nested sections, also by other tools' names."""
     names = dict.fromkeys([name, *(own for own, others in _OTHERS.items() if name.lower() in others.split())])
     below = list(_keys(settings, DEEP))
     keys = [key for wanted in names for key in below if key.rpartition(".")[2] == wanted]
@@ -75,7 +75,7 @@ def _keys(settings: type[BaseModel], depth: int, prefix: str = "") -> Iterator[s
 
 
 def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
-    """Yield the settings classes in types and in registries."""
+    """Yield the settings classes in types and registries."""
     for annotation in types:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             yield annotation
@@ -88,13 +88,13 @@ def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
 
 
 def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
-    """Make a validator's error for unknown keys. `hints`: what to do, by key."""
+    """Make a validator's error for unknown keys; `hints` say what to do, by key."""
     says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
     return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
 
 
 def explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
-    """Write pydantic's errors: a line for each place and each unknown key."""
+    """Write pydantic's errors, a line for each place and unknown key."""
     by_place: dict[tuple[str, ...], list[ErrorDetails]] = {}
     for detail in details:
         by_place.setdefault(tuple(place_of(data, detail)), []).append(detail)
@@ -106,7 +106,7 @@ def explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
 
 
 def _explain_place(path: tuple[str, ...], errors: Sequence[ErrorDetails]) -> Iterator[str]:
-    """Yield one place's lines; several errors are one value of several types."""
+    """Yield the lines of one place; several errors are one value of several types."""
     key, first = cut(".".join(path)), errors[0]
     if first["type"] == "unknown_keys":
         for name, hint in first["ctx"]["hints"].items():
@@ -130,7 +130,7 @@ def _unknown(path: Sequence[str], name: str, hint: str) -> str:
 
 
 def place_of(data: Any, detail: ErrorDetails) -> list[str]:
-    """Return a mistake's path as the user writes it, without pydantic's union branches."""
+    """Return the path of a mistake as the user writes it, without pydantic's union branches."""
     path: list[str] = []
     for part in detail["loc"]:
         in_list = isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)

@@ -1,6 +1,6 @@
-"""Locks on folders, so that one process alone writes into each.
+"""Folder locks that let one process alone write.
 
-The system's (`flock`): a lock ends with its process, however that ends, and on NFS holds between machines.
+They are `flock` locks: one ends with its process, and on NFS it also holds between machines.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 @contextlib.contextmanager
 def owned(folder: Path, part: str = "") -> Iterator[None]:
-    """Hold a folder, or a `part` of the work in it, as its only writer.
+    """Lock a folder, or a `part` of the work in it, for one writer.
 
     Raises:
-        UserError: another process holds it, or its file system has no locks.
-        OSError: it cannot be made or written to.
+        UserError: another process holds the lock, or the file system has none.
+        OSError: the folder cannot be made or written to.
     """
     path = folder / (FILE + part)
     lock = FileLock(path, blocking=False, fallback_to_soft=False)
@@ -52,7 +52,6 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
 
 
 def _acquire(lock: FileLock, path: Path) -> None:
-    """Lock the file and write this process's name into it."""
     try:
         lock.acquire()
     except Timeout:

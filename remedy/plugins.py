@@ -1,7 +1,8 @@
-"""Plug-ins: a user's modules that register tasks, mixers, formats and other choices.
+"""Plug-ins: user modules that register tasks, mixers, formats and other choices.
 
-`plugins` in configurations and `--plugin` name them; installed packages have entry points, imported at the first
-unknown name. They run with the user's rights, so those that stored settings name are only told of in errors.
+`plugins` in a configuration and `--plugin` name them. Installed packages declare entry points, imported at the first
+unknown name. Plug-ins run with the user's rights, so those that stored settings name are not imported, only named in
+errors.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class PluginError(Exception):
 
 
 def load_plugin(name: str) -> str:
-    """Import a module, or a file or folder; return its lasting name.
+    """Import a module, file or folder; return its name with an absolute path.
 
     Raises:
-        PluginError: it cannot be imported, or another has its name.
+        PluginError: it cannot be imported, or another plug-in has its name.
     """
     path = Path(name).absolute() if name.endswith(".py") or os.sep in name else None
     module = name if path is None else path.stem
@@ -59,7 +60,7 @@ def load_plugin(name: str) -> str:
 
 
 def ask_for_plugins(names: Iterable[str]) -> None:
-    """Import a command line's plug-ins, which all its configurations share.
+    """Import the plug-ins of the command line, for all its configurations.
 
     Raises:
         PluginError: as `load_plugin`.
@@ -72,20 +73,20 @@ def asked_plugins() -> tuple[str, ...]:
 
 
 def note_plugins(names: Any, path: Path) -> None:
-    """Remember stored settings' plug-ins for `missing_plugins`."""
+    """Remember the plug-ins of stored settings for `missing_plugins`."""
     if isinstance(names, (list, dict)):
         _of_stored_settings.update(dict.fromkeys(map(str, names), path))
 
 
 def missing_plugins() -> str:
-    """Write the end of an error: stored plug-ins that were not imported."""
+    """Write the end of an error that names stored plug-ins not imported."""
     missing = [name for name in _of_stored_settings if _loaded.keys().isdisjoint((name, Path(name).stem))]
     options = " ".join(f"--plugin {name!r}" for name in missing)
     return options and f"; {_of_stored_settings[missing[0]]} names plug-ins: give {options} if you trust them"
 
 
 def load_known_plugins() -> bool:
-    """Import installed packages' and the parent process's plug-ins; return if any were new.
+    """Import plug-ins of installed packages and the parent process; return if any were new.
 
     Raises:
         PluginError: one cannot be imported.
@@ -100,7 +101,7 @@ def load_known_plugins() -> bool:
 
 
 def plugins_section() -> dict[str, dict[str, str]]:
-    """Return `plugins` with digests of their sources, for outputs."""
+    """Return the `plugins` section of outputs, with digests of their sources."""
     return {"plugins": dict(sorted(_loaded.items()))} if _loaded else {}
 
 
@@ -136,7 +137,7 @@ def _digest(module: ModuleType) -> str:
 
 
 def _with_helpers(file: Path) -> list[Path]:
-    """List a module's file and those beside it that it imports."""
+    """List a module's file and the files beside it that it imports."""
     files = [file]
     for source in files:  # grows below
         for node in ast.walk(_parsed(source)):
@@ -153,7 +154,6 @@ def _with_helpers(file: Path) -> list[Path]:
 
 
 def _parsed(file: Path) -> ast.AST:
-    """Parse a source; what is no Python is empty."""
     try:
         return ast.parse(file.read_bytes() if file.suffix == ".py" else b"")
     except (SyntaxError, ValueError, RecursionError):

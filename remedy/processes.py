@@ -1,4 +1,4 @@
-"""Processes: this one's rank, and child processes that import nothing from the working folder."""
+"""Process ranks, and child processes that import nothing from the working folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ multiprocessing.util._args_from_interpreter_flags = lambda: [*_inherited(), SAFE
 
 
 def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
-    """Return what a short program prints in an isolated interpreter, in an empty folder.
+    """Return the output of a short program, run isolated in an empty folder.
 
     Raises:
         ConfigError: it prints nothing or fails.
@@ -47,17 +47,17 @@ def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
 
 
 def own_command(code: str, *words: str) -> list[str]:
-    """Return a command that runs code with this process's interpreter and search path."""
+    """Return a command that runs code with this interpreter and search path."""
     return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *words]
 
 
 def module_command(module: str, *words: str) -> list[str]:
-    """Return a command like `python -m`, with this process's search path."""
+    """Return a command like `python -m` with this process's search path."""
     return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *words)
 
 
 class Process(NamedTuple):
-    """One process of a run; ranks over all machines and on its own."""
+    """One process of a run, with its rank over all machines and on its own."""
 
     rank: int
     local_rank: int
@@ -65,15 +65,15 @@ class Process(NamedTuple):
 
     @property
     def is_main(self) -> bool:
-        """The process that writes for all."""
+        """Say if this process writes for all."""
         return self.rank == 0
 
 
 def this_process() -> Process:
-    """Read this process's ranks from torchrun's variables, or be alone.
+    """Read this process's ranks from torchrun's variables; without them it is alone.
 
     Raises:
-        UserError: they are incomplete or contradict each other.
+        UserError: the variables are incomplete or contradict each other.
     """
     variables_set = {key: os.environ[key] for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if key in os.environ}
     try:
@@ -110,10 +110,10 @@ def end_with_parent(parent: int, end: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterator[ProcessPoolExecutor]:
-    """Start processes that call `begin(*given)` first, and end with this one.
+    """Start processes that call `begin(*given)` first and end with this one.
 
     Raises:
-        UserError: one was killed.
+        UserError: a process was killed.
     """
     context = multiprocessing.get_context("spawn")
     try:

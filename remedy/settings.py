@@ -1,8 +1,8 @@
-"""Settings: typed configuration from YAML, and the one way to change it.
+"""Typed settings from YAML, and the one way to change them.
 
-What a user names is trusted, and its plug-ins imported (`load`, `resolve`). Settings stored with a model or results are
-data (`read_stored`, `load_stored`). The string below a field describes it in `--help` and docs/config.md. Changes have
-the form `{"reveal.spacing": 4}`. All raise ConfigError for mistakes.
+Files that a user names are trusted, and their plug-ins imported (`load`, `resolve`). Settings stored with a model or
+results are data (`read_stored`, `load_stored`). The string below a field describes it in `--help` and docs/config.md.
+Changes have the form `{"reveal.spacing": 4}`. Mistakes raise ConfigError.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 
 
 class UserError(Exception):
-    """A mistake that the user can correct: one message, exit status 2."""
+    """Mistake that the user can correct: one message, exit status 2."""
 
 
 class ConfigError(UserError):
-    """A configuration that does not validate; the message names file, key and value.
+    """Configuration that does not validate; the message names file, key and value.
 
-    `keys`: those that it is about. `idle`: messages by keys whose values do nothing.
+    `keys`: the keys at fault. `idle`: messages about keys that do nothing.
     """
 
     def __init__(self, message: str, keys: Iterable[str] = (), idle: Mapping[str, str] | None = None) -> None:
@@ -47,7 +47,7 @@ class ConfigError(UserError):
 
 
 class Settings(BaseModel):
-    """The base of all settings: frozen, and closed to unknown keys."""
+    """Base of all settings: frozen, and closed to unknown keys."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -66,10 +66,10 @@ class Settings(BaseModel):
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
-        """Refuse values other than defaults that do nothing here. `idle`: reasons by dotted key.
+        """Refuse non-default values that do nothing here; `idle` has reasons by dotted key.
 
         Raises:
-            ValueError: says to remove one.
+            ValueError: says to remove the first.
         """
         refusals: dict[str, str] = {}
         for key, reason in idle.items():
@@ -87,12 +87,12 @@ class Settings(BaseModel):
             raise PydanticCustomError("idle", "{says}", {"says": next(iter(refusals.values())), "idle": refusals})
 
     def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
-        """Return these settings with `{"a.b.0.c": value}` applied; a section is replaced whole."""
+        """Return these settings with `{"a.b.0.c": value}` applied; sections are replaced whole."""
         return build(type(self), apply_changes(self.model_dump(), changes, where), where) if changes else self
 
 
 class Configuration(Settings):
-    """The base of settings that a whole YAML file holds."""
+    """Base of settings that a whole YAML file holds."""
 
     plugins: tuple[str, ...] = ()
     """Modules, or paths of modules, that register tasks, mixers or diagnostics of your own (`@TASKS.register("mine")`), imported
@@ -100,7 +100,7 @@ class Configuration(Settings):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, but no key may stand twice."""
+    """PyYAML's safe loader that refuses duplicate keys."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node: Any = super().compose_mapping_node(anchor)
@@ -113,7 +113,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _StoredLoader(_Loader):
-    """A loader without aliases: a few lines of them can fill the memory."""
+    """Loader without aliases, of which a few lines can fill the memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -135,10 +135,10 @@ def load_stored(model: type[S], path: Path) -> S:
 def resolve(
     model: type[S], data: Mapping[str, Any], changes: Mapping[str, Any], where: str, of_changes: str = ""
 ) -> tuple[S, dict[str, str]]:
-    """Validate what a user wrote, with changes; return also keys left out, with messages.
+    """Validate a user's settings with changes; also return keys left out, with messages.
 
-    A change to null removes a key whose setting has no null. `of_changes`: their name in messages; if empty, several
-    share `data`, and its idle keys are left out.
+    A change to null removes a key whose setting cannot be null. `of_changes` names the changes in messages. If it is
+    empty, several runs share `data`, and keys of it that do nothing here are left out.
     """
     settings = apply_changes(data, changes, of_changes or where)
     plugins = dict.fromkeys([*_import_plugins(settings, where), *asked_plugins()])
@@ -163,7 +163,7 @@ def resolve(
 
 
 def take_out(settings: dict[str, Any], key: str) -> Any:
-    """Remove a dotted key; return its value, or `ABSENT`."""
+    """Remove a dotted key and return its value, or `ABSENT`."""
     *sections, last = key.split(".")
     for section in sections:
         settings = settings.get(section, {}) if isinstance(settings, dict) else {}
@@ -171,7 +171,7 @@ def take_out(settings: dict[str, Any], key: str) -> Any:
 
 
 def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
-    """Read a YAML mapping; `stored`: perhaps a stranger's, so without aliases."""
+    """Read a YAML mapping; with `stored`, refuse aliases."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -185,7 +185,7 @@ def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
 
 
 def read_stored(path: Path) -> dict[str, Any]:
-    """Read settings that are stored with what they made, without their plug-ins.
+    """Read settings stored with a model or results, without importing their plug-ins.
 
     Raises:
         OSError: as `readable`.
@@ -234,7 +234,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
 def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return a copy of `data` with every `a.b.0.c: value` set.
 
-    Keys with dots in the data are found whole; so are those below a mapping of changes (`set.reveal.spacing=4`).
+    Keys of the data that contain dots are matched whole, also below a mapping of changes (`set.reveal.spacing=4`).
     """
     result: dict[str, Any] = copy.deepcopy(dict(data))
     for key, value in changes.items():
@@ -243,7 +243,7 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
 
 
 def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1) -> None:
-    """Set one key; `names_before`: names before keys that stay whole, negative if none."""
+    """Set one key. `names_before`: names before keys with dots, negative if there are none."""
     head: Any
     head, _, rest = key.partition(".")
     if isinstance(target, list):
@@ -264,7 +264,7 @@ def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1
 
 
 def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
-    """Validate `data`; a line for every mistake, each after `where`."""
+    """Validate `data`; the error has a line for every mistake, after `where`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -281,7 +281,7 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
 
 
 def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the bounds of a setting fixed or drawn from [low, high]."""
+    """Return the bounds of a setting that is one number or [low, high]."""
     return (chosen, chosen) if isinstance(chosen, int) else chosen
 
 

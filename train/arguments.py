@@ -1,4 +1,4 @@
-"""Hugging Face's training arguments and DeepSpeed's JSON from a run's settings, and what a run under DeepSpeed needs besides."""
+"""Hugging Face's training arguments and DeepSpeed's JSON, from a run's settings."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
 
 
 def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
-    """The JSON of a run, made of its settings or read from a hand-written file.
+    """Build a run's DeepSpeed JSON from its settings or from its file.
 
     Raises:
-        ConfigError: the file cannot be read, or has a section that other settings stand for.
+        ConfigError: the file cannot be read, or repeats what other settings say.
     """
     zero: dict[str, Any] = {"stage": 1, "stage3_gather_16bit_weights_on_model_save": True}
     if settings.file is not None:
@@ -59,12 +59,12 @@ def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
 
 
 def zero_stage(settings: TrainSettings) -> int:
-    """ZeRO's stage of a run; 0 without DeepSpeed."""
+    """Return the ZeRO stage of a run; 0 without DeepSpeed."""
     return 0 if settings.deepspeed is None else deepspeed_json(settings.deepspeed)["zero_optimization"]["stage"]
 
 
 def join(on_cpu: bool) -> None:
-    """Join the other processes through DeepSpeed; a world of one where no launcher made a larger one.
+    """Join the process group through DeepSpeed; without a launcher, make a group of one.
 
     Raises:
         ConfigError: DeepSpeed is not installed.
@@ -89,8 +89,11 @@ def join(on_cpu: bool) -> None:
 
 
 def gather_by_layer(decoder: DecoderForCausalLM) -> None:
-    """Let ZeRO-3 make a layer's weights whole once in a call of the layer, not in every call of a module in it: the mixer is called for
-    each group of packed examples, and processes whose numbers of groups differ would wait for one another for ever."""
+    """Let ZeRO-3 gather weights once per layer call.
+
+    By default it gathers them in every call of a submodule. The mixer is called for each group of packed examples, and
+    processes with different numbers of groups would deadlock.
+    """
     from deepspeed.utils import set_z3_leaf_modules
 
     set_z3_leaf_modules(decoder, [Block])
@@ -111,10 +114,10 @@ def _read(file: str) -> dict[str, Any]:
 
 
 def to_universal(checkpoint: Path, step: int) -> None:
-    """Write the universal form beside a checkpoint's own files, anew each time: an earlier try may have been cut off.
+    """Convert a checkpoint to DeepSpeed's universal form, replacing an earlier attempt.
 
     Raises:
-        UserError: DeepSpeed cannot convert it; the message ends on its reason.
+        UserError: DeepSpeed cannot convert it; the message ends with its reason.
     """
     source, target = checkpoint / f"global_step{step}", checkpoint / f"global_step{step}_universal"
     shutil.rmtree(target, ignore_errors=True)
@@ -129,10 +132,10 @@ def to_universal(checkpoint: Path, step: int) -> None:
 
 
 class FixUniversalOptimizerState(TrainerCallback):
-    """Works around two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
+    """Workaround for two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
 
-    All parameters share one step counter, which each then advances, so that Adam's bias correction runs ahead; and every group
-    gets the first one's hyperparameters, so that norms and biases decay like weights.
+    All parameters share one step counter, which each advances, so that Adam's bias correction runs ahead. And every
+    group gets the hyperparameters of the first, so that norms and biases decay like weights.
     """
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
@@ -148,10 +151,11 @@ class FixUniversalOptimizerState(TrainerCallback):
 
 
 def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
-    """Let a pretrained model learn on a CPU with weights in bfloat16; returns what the Trainer needs for that.
+    """Keep the weights of a pretrained model in bfloat16 on a CPU; return the Trainer's options.
 
-    Autocast alone would cast them in every step. Of a whole model the linear layers are held so, and autocast keeps what flows between
-    layers in float32. With LoRA that is in bfloat16, as the frozen weights are; so are then the adapters, without autocast.
+    Autocast alone would cast the weights in every step. For full fine-tuning the linear layers are in bfloat16, and
+    autocast keeps activations in float32. With LoRA the adapters and activations are in bfloat16 like the frozen
+    weights, without autocast.
     """
     adapted = hasattr(model, "get_base_model")
     base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
@@ -177,11 +181,12 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
 
 
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:
-    """Hugging Face's arguments for a run over `world_size` processes; making them joins the process group.
+    """Build Hugging Face's arguments for `world_size` processes; this joins the process group.
 
     Raises:
-        UserError: the batch cannot be divided over the processes, this machine cannot compute as asked, or a DeepSpeed JSON says
-            something else than the settings.
+        UserError: the batch cannot be divided over the processes, this machine lacks the precision, or the DeepSpeed
+            JSON
+        contradicts the settings.
     """
     settings = config.train
     pieces = world_size * settings.gradient_accumulation_steps

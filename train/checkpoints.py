@@ -1,8 +1,7 @@
-"""Checkpoints that are known to be intact: sealed after everything is written, pointed at by `latest`, checked on resume; and where a
-run starts, anew or at the newest of them.
+"""Checkpoints: sealed when complete, checked on resume, and a run's starting point.
 
-A kill while saving leaves a folder without a seal, and the one before it untouched: old checkpoints go only after the
-new one is sealed.
+`latest` points at the newest. A kill during saving leaves a folder without a seal. The checkpoint before it is intact,
+since old ones are removed only after the new one is sealed.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Sealed(NamedTuple):
-    """An intact checkpoint, and what its seal says of the run that wrote it."""
+    """An intact checkpoint, with the step and process count in its seal."""
 
     path: Path
     step: int
@@ -55,10 +54,10 @@ class Sealed(NamedTuple):
 
 
 class Checkpoints(TrainerCallback):
-    """Seals each checkpoint, with the run's configuration, once every process has written its part, moves `latest` to it, and then
-    prunes old ones.
+    """Callback that seals each checkpoint, moves `latest` to it and removes old ones.
 
-    The last ones stay, and what each of them knows as the best so far.
+    It seals after every process has written its part. The last checkpoints stay, and the best one that each of them
+    names.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -82,7 +81,7 @@ class Checkpoints(TrainerCallback):
 
 
 def best_of(folder: Path) -> str | None:
-    """The name of the checkpoint that was the best by validation when this one was written, if any was."""
+    """Return the name of the best checkpoint so far when this one was written, if any."""
     with contextlib.suppress(OSError, ValueError, LookupError):  # damaged: nothing to keep for it
         step = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["best_global_step"]
         return None if step is None else f"{PREFIX_CHECKPOINT_DIR}-{step}"
@@ -90,7 +89,7 @@ def best_of(folder: Path) -> str | None:
 
 
 def copy_model(folder: Path, output: Path) -> None:
-    """Put the model of a checkpoint where the run's own is expected.
+    """Copy the model of a checkpoint into the run's folder.
 
     Raises:
         UserError: the checkpoint is missing or damaged.
@@ -107,13 +106,16 @@ def copy_model(folder: Path, output: Path) -> None:
 
 
 def seal(folder: Path, step: int, world_size: int) -> None:
-    """List every file of a checkpoint with its size and digest; written last, under its name at once."""
+    """Write the list of a checkpoint's files, with sizes and digests, atomically."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != SEAL]
     write_json(folder / SEAL, {"step": step, "world_size": world_size, "files": listed(folder, files, digest)})
 
 
 def digest(path: Path) -> int:
-    """CRC-32 of a file; of one above 64 MiB, of 64 evenly spaced MiB, so that sealing takes seconds at any size."""
+    """Return the CRC-32 of a file.
+
+    Above 64 MiB it covers 64 evenly spaced pieces of 1 MiB, so that sealing takes seconds at any size.
+    """
     size, value = path.stat().st_size, 0
     with path.open("rb") as file:
         for i in range(SAMPLES):
@@ -134,7 +136,10 @@ def integrity_error(folder: Path) -> str | None:
 
 
 def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
-    """The newest intact checkpoint, and what is wrong with each newer one. Reads only: every process may ask at once."""
+    """Find the newest intact checkpoint, and the problem of each newer one.
+
+    It changes nothing, so that every process may call it at once.
+    """
     damaged: dict[Path, str] = {}
     for folder in checkpoints(output):
         problem = integrity_error(folder)
@@ -146,7 +151,7 @@ def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
 
 
 def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> list[str]:
-    """Rename damaged checkpoints, remove those a kill cut off, and leave `latest` on the intact one, if any.
+    """Rename damaged checkpoints, remove unsealed ones, and point `latest` at the intact one.
 
     Returns a sentence about each.
     """
@@ -168,10 +173,10 @@ def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> l
 
 
 def checkpoints(output: Path) -> list[Path]:
-    """All checkpoint folders, newest first.
+    """List the checkpoint folders, newest first.
 
     Raises:
-        UserError: one is a link to another folder, which a run would write to or remove files from.
+        UserError: one is a link to another folder, which a run would write to or delete from.
     """
     found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
     if links := [p for p in found if p.is_symlink()]:
@@ -184,7 +189,7 @@ def _update_symlink(link: Path, target: str) -> None:
 
 
 class NewSchedule(TrainerCallback):
-    """Learning rate of a run that is resumed with other `max_steps`: it is put where that schedule has it, with a message."""
+    """Callback that puts a resumed run on the learning rate schedule of its new `max_steps`."""
 
     def __init__(self, checkpoint: Sealed) -> None:
         self.before = load_stored(RunConfig, checkpoint.path / CONFIG_FILE).train.total_steps
@@ -206,11 +211,14 @@ class NewSchedule(TrainerCallback):
 
 
 def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Sealed | None, dict[Path, str]]:
-    """The checkpoint to resume from, and what is wrong with each newer one. Changes nothing: other processes look as well.
+    """Find the checkpoint to resume from, and the problem of each newer one.
+
+    It changes nothing, since other processes look as well.
 
     Raises:
-        UserError: the output holds checkpoints or a model and `resume` was not asked for, or they are another run's, if only in how
-            its packed rows were read; or it holds a finished model from which no checkpoint is left.
+        UserError: the output holds checkpoints or a model without `resume`, or another run's; or `resume` finds a
+            finished model
+        without checkpoints, or a checkpoint beyond `max_steps`.
     """
     checkpoint, damaged = latest_intact(output)
     if resume:
@@ -240,7 +248,7 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
 
 
 def _check_same_run(config: RunConfig, path: Path) -> None:
-    """Refuse the configuration of another run, where there is one at the path."""
+    """Refuse a configuration that differs from the stored one, if there is one."""
     if not path.exists():
         return
     before, now = load_stored(RunConfig, path).model_dump(), config.model_dump()

@@ -25,7 +25,7 @@ MOST_STEPS = 1_000_000_000
 
 
 class Stage(Settings):
-    """A stage of the curriculum: some optimizer steps on the run's data with settings changed."""
+    """A stage of the curriculum: optimizer steps on the run's data with changed settings."""
 
     steps: int = Field(ge=1, le=MOST_STEPS)
     """Optimizer steps of this stage; where `train.max_steps` is given, its proportion of them."""
@@ -64,7 +64,7 @@ class DeepSpeedSettings(Settings):
 
 
 class TrainSettings(Settings):
-    """Optimisation. Names are those of Transformers' TrainingArguments where it has one."""
+    """Optimisation settings, named as in Transformers' TrainingArguments where it has them."""
 
     max_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
     """Number of optimizer steps; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one. 0: the
@@ -169,7 +169,7 @@ class TrainSettings(Settings):
         return self
 
     def _check_stacked(self) -> None:
-        """Refuse what would not be, by member, what it is alone."""
+        """Refuse settings under which stacked training differs from training each seed alone."""
         for key, given, why in (
             (
                 "deepspeed",
@@ -187,16 +187,16 @@ class TrainSettings(Settings):
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole run."""
+        """Return the optimizer steps of the whole run."""
         if self.max_steps is not None:
             return self.max_steps
         return sum(stage.steps for stage in self.curriculum) or DEFAULT_STEPS
 
     def stage_ends(self) -> list[int]:
-        """The step at which each stage ends, in the curriculum's proportions of `max_steps`; the whole run is one without it.
+        """Return the step at which each stage ends; without a curriculum, the last step.
 
-        Proportions are rounded where stages end, so that the last ends at `max_steps`, and every stage has a step; none has where
-        nothing is trained.
+        Stages keep the curriculum's proportions of `max_steps`. Ends are rounded; each stage has at least one step,
+        unless nothing is trained.
         """
         total, ends, given = self.total_steps, [0], 0
         if not total:
@@ -209,17 +209,20 @@ class TrainSettings(Settings):
         return ends[1:] or [total]
 
     def supervised(self) -> frozenset[Role]:
-        """`loss_roles` as roles."""
+        """Return `loss_roles` as roles."""
         return frozenset(ROLES[name] for name in self.loss_roles)
 
     def weights(self) -> dict[Role, float]:
-        """The weight of each supervised role in the loss, as a multiple of the least, so that a token counts as one or more."""
+        """Return the weight of each supervised role, divided by the smallest.
+
+        So every token counts at least once.
+        """
         given = {ROLES[name]: self.loss_weights.get(name, 1.0) for name in self.loss_roles}
         return {role: weight / min(given.values()) for role, weight in given.items()}
 
 
 class TrackingSettings(Settings):
-    """Destinations of a run's figures besides `metrics.jsonl`, which is always written."""
+    """Destinations of a run's metrics; `metrics.jsonl` is always written."""
 
     wandb: bool = True
     """Weights & Biases: online when logged in, offline otherwise."""
@@ -240,7 +243,7 @@ class TrackingSettings(Settings):
 
 
 class RunConfig(Configuration):
-    """A training run: what it reads, what learns, and how."""
+    """A training run: its data, model and optimisation."""
 
     name: str = "run"
     """The run's name in logs and W&B."""
@@ -303,7 +306,7 @@ class RunConfig(Configuration):
         return self
 
     def runs(self) -> list[RunConfig]:
-        """The runs that this stands for: itself, or with `train.stacked` one of each seed."""
+        """Return the runs that these settings describe: one, or with `train.stacked` one per seed."""
         if self.train.stacked is None:
             return [self]
         seeds = range(self.train.seed, self.train.seed + self.train.stacked)
@@ -321,13 +324,13 @@ class RunConfig(Configuration):
         ]
 
     def stage_data(self) -> list[DataConfig]:
-        """The data of each stage; of the whole run without a curriculum."""
+        """Return the data of each stage; without a curriculum, the run's data."""
         where = "train.curriculum.{}.set"
         stages = self.train.curriculum
         return [self.data.changed(s.set, where.format(i)) for i, s in enumerate(stages)] or [self.data]
 
     def _sources(self, stages: Sequence[DataConfig]) -> Iterator[tuple[str, DataConfig]]:
-        """List the data that training draws from, each with the place in the configuration that makes it."""
+        """Yield the data that training draws from, each with its key in the configuration."""
         for number, data in enumerate(stages):
             stage = f"train.curriculum.{number}" if self.train.curriculum else ""
             yield from zip((f"mixture.{name}" for name in self.mixture), self._parts(data))

@@ -1,5 +1,4 @@
-"""From example indices to batches: which example a row holds, made on the fly or read from shards, which are only a cache, and which of
-its tokens are supervised."""
+"""Batches from example indices: rows made on the fly or read from shards, and labels."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from remedy.train.config import RunConfig, TrainSettings
 
 @dataclass(frozen=True)
 class Member:
-    """One example of a row: the part of the mixture that it comes from (empty without a mixture), that part's data, its index."""
+    """One example of a row: its mixture part ("" without a mixture), data and index."""
 
     part: str
     data: DataConfig
@@ -41,7 +40,7 @@ class Member:
 
 
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Tokens]:
-    """The examples at the indices as arrays of tokens."""
+    """Return the examples at the indices as arrays of tokens."""
     arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
     if arrays is not None:
         # Of permutations alone, which have no strings.
@@ -54,7 +53,7 @@ def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices
 
 
 def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], strings: Sequence[bool]) -> Tokens:
-    """An example's lists as arrays."""
+    """Convert an example's lists to arrays."""
     arrays = np.array(ids, np.int64), np.array(roles, np.int8), np.array(frames, np.int32), np.array(strings, np.bool_)
     return Tokens(*arrays, np.arange(len(ids)))
 
@@ -62,7 +61,7 @@ def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], s
 def trained_on(
     tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role], special_ids: Mapping[Special, int]
 ) -> Tokens:
-    """Cut from an example what a row holds: all of it, or with `data.memory` one window, a function of the example's index."""
+    """Return an example's row: all of it, or with `data.memory` one window drawn by its index."""
     if data.memory is None:
         return tokens
     bits = rng.bits(rng.key(data.seed, rng.WINDOW, index), 0)
@@ -70,7 +69,7 @@ def trained_on(
 
 
 class Rows(Dataset[Tokens]):
-    """The rows of a run in training order: row i is a function of i alone, whatever process asks."""
+    """Dataset of a run's rows in training order; row i depends on i alone."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -79,15 +78,15 @@ class Rows(Dataset[Tokens]):
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
-        """A batch of rows at once; the DataLoader calls this."""
+        """Return a batch of rows; the DataLoader calls this."""
         raise NotImplementedError
 
     def members(self, row: int) -> list[Member]:
-        """The examples that a row joins."""
+        """Return the examples that a row joins."""
         raise NotImplementedError
 
     def describe(self, rows: range) -> str:
-        """Name the examples of a run of rows."""
+        """Name the examples of a range of rows."""
         found: dict[str, list[int]] = {}
         for member in (member for row in rows for member in self.members(row)):
             found.setdefault(member.part, []).append(member.index)
@@ -95,10 +94,10 @@ class Rows(Dataset[Tokens]):
 
 
 class TraceDataset(Rows):
-    """Rows that are made when they are asked for.
+    """Rows made on demand.
 
-    The curriculum's stages follow one another by rows, so that a run resumed at any step, on any number of processes,
-    reads what it would have read.
+    The row number decides the curriculum stage, so that a run resumed at any step, on any number of processes, reads
+    the same rows.
     """
 
     def __init__(self, config: RunConfig, tokenizer: TraceTokenizer) -> None:
@@ -139,7 +138,7 @@ class TraceDataset(Rows):
 
 
 def ranges(numbers: list[int]) -> str:
-    """`3 to 7, 12` for [3, 4, 5, 6, 7, 12]."""
+    """Write [3, 4, 5, 6, 7, 12] as `3 to 7, 12`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -150,12 +149,12 @@ def ranges(numbers: list[int]) -> str:
 
 
 def joined(rows: Sequence[Tokens]) -> Tokens:
-    """Examples one after another in one row."""
+    """Join examples into one row."""
     return Tokens(*(np.concatenate(arrays) for arrays in zip(*rows)))
 
 
 def parted(row: Tokens) -> list[Tokens]:
-    """The examples of a row, each by itself."""
+    """Split a row into its examples."""
     borders = np.flatnonzero(row.positions == 0)[1:]
     return [Tokens(*columns) for columns in zip(*(np.split(column, borders) for column in row))]
 
@@ -163,7 +162,7 @@ def parted(row: Tokens) -> list[Tokens]:
 def padded(
     rows: Sequence[Tokens], pad_id: int, width: int | None = None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
-    """Rows as arrays of ids and roles (B, T), padded on the right to a width, by default that of the longest."""
+    """Pad rows on the right to arrays of ids and roles (B, T), by default of the longest row's width."""
     width = width or max(len(row.ids) for row in rows)
     ids = np.full((len(rows), width), pad_id, dtype=np.int64)
     roles = np.full((len(rows), width), PAD_ROLE, dtype=np.int8)
@@ -174,8 +173,11 @@ def padded(
 
 
 def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
-    """The place of each token in its own example (B, T). Padding counts as examples no longer than those of its row, so that a model
-    with a limit on positions does not meet it there."""
+    """Return the position of each token in its own example (B, T).
+
+    Padding is numbered as examples no longer than those of its row, so that no position exceeds the model's limit
+    there.
+    """
     found = np.zeros((len(rows), width), dtype=np.int64)
     for i, row in enumerate(rows):
         found[i, : row.size] = row.positions
@@ -184,12 +186,12 @@ def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
 
 
 class Collator:
-    """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T). With `weights`
-    of roles also `loss_weights` (B, T), 0 where nothing is supervised.
+    """Collator of rows to `input_ids`, `labels` and `attention_mask` (B, T).
 
-    An example's first token is not supervised: nothing precedes it. (Of some models, such as GPT-2, the Trainer would count it among
-    the tokens that a loss is the mean of.) Where rows hold several examples there are `position_ids` besides, which begin again with
-    each example. T is rounded up to a multiple, but not beyond the model's limit.
+    Labels are -100 where a token's role is not supervised, and at the first token of each example, which nothing
+    precedes. (For some models, such as GPT-2, the Trainer would count it in the mean.) Rows of several examples also
+    get `position_ids`, which restart with each example. With `weights` of roles there are `loss_weights` (B, T), 0
+    where nothing is supervised. T is rounded up to `multiple`, but not beyond `limit`, the model's.
     """
 
     def __init__(
@@ -231,10 +233,10 @@ def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
 
 
 def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[dict[str, Tensor]]:
-    """The rows of an optimizer step's pieces in pieces of like lengths, the longest in the first, each padded as the collator does.
+    """Sort the rows of a step's pieces by length, the longest into the first piece.
 
-    A step's loss is the mean over the tokens of all its pieces, so that nothing else changes. Pieces of packed rows, which have little
-    padding, stay as they are.
+    The loss is a mean over the tokens of all pieces, so nothing but padding changes. Pieces of packed rows, which have
+    little padding, stay as they are.
     """
     if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):
         return list(pieces)
@@ -258,16 +260,14 @@ def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[d
 
 
 class ShardDataset(Rows):
-    """Rows of a run read from shards in index order, over again when the run is longer than the data.
+    """Rows read from shards in index order, repeated if the run is longer than the data.
 
-    `train.data_seed` chooses another order: of the shards, and of the examples in each, so that one is read through at a time.
-
-    Before a step is trained, all footers are looked at. The pages of a shard are checked whenever it is read, which costs
-    a small part of the reading; all at the start would take minutes for a large data set, in every process.
+    With `train.data_seed` the order of the shards, and of the examples in each, is random; one shard is read at a time.
+    All footers are checked before the first step, the pages of a shard whenever it is read.
 
     Raises:
-        UserError: the folder was made with another data configuration or tokenizer, or has no train split.
-        DamagedFile: a shard is missing or damaged; also from reading rows.
+        UserError: the shards were made with other data settings or another tokenizer, or have no train split.
+        DamagedFile: a shard is missing or damaged; also when rows are read.
     """
 
     def __init__(self, directory: Path, data: DataConfig, tokenizer: TraceTokenizer, config: TrainSettings) -> None:
@@ -308,7 +308,7 @@ class ShardDataset(Rows):
         return trained_on(whole, self.data, self.starts[turn] + place, self.learnt, self.special_ids)
 
     def _place(self, number: int) -> tuple[int, int]:
-        """Find the shard at a position of the data, and the place in that shard."""
+        """Return the turn of the shard with this example of the data, and the example's place in it."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))
         begin = int(self.ends[turn - 1]) if turn else 0

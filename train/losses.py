@@ -1,15 +1,14 @@
-"""The loss at supervised tokens alone, in chunks: the logits of all tokens are never in memory at once.
+"""The loss at supervised tokens, computed in chunks to save memory.
 
-With a vocabulary of 128,256 they are most of what training keeps: a token's logits and their gradient in float32 take a megabyte. Here
-the output embeddings themselves answer with the loss: of the hidden states (B, T, D) those before a supervised token are taken, and
-chunk by chunk made into logits and losses, which the backward pass computes again but for one (Chen et al., "Training deep nets
-with sublinear memory cost", 2016).
+With a vocabulary of 128,256, a token's logits and their gradient in float32 take a megabyte, most of what training
+keeps. So the output embeddings are made to return losses: they take the hidden states (B, T, D) before supervised
+tokens and compute logits and losses chunk by chunk. The backward pass computes all chunks but one again (Chen et al.,
+"Training deep nets with sublinear memory cost", 2016).
 
-Why there: it is the one place that every wrapper leaves alone. ZeRO-3 has weights whole only inside the call of the module that owns
-them, in both passes; DistributedDataParallel wants all parameters used inside the call of the whole model; PEFT puts rows, copies and
-adapters inside the module. A loss made of hidden states outside of the model would have to know each of them, and each
-architecture's way to its hidden states. Why computed again, and not a gradient by hand in the forward pass: what is inside the
-head may be anything that autograd differentiates.
+It happens inside the output embeddings because every wrapper leaves them alone. ZeRO-3 has whole weights only inside
+the call of the module that owns them. DistributedDataParallel wants all parameters used inside the model's call. PEFT
+puts rows, copies and adapters inside the module. Chunks are computed again, without a gradient by hand, because the
+module may be anything that autograd differentiates.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ IGNORED = -100
 
 
 def tokens_at_once(classes: int) -> int:
-    """Choose the number of tokens whose logits are in memory at once, for a vocabulary's size."""
+    """Return the number of tokens whose logits fit in one chunk, for a vocabulary size."""
     return max(1, CHUNK // classes)
 
 
 class Head:
-    """The output embeddings of a model, which answer with losses (B, T, 1) in the place of logits while they are told labels.
+    """Output embeddings that return losses in place of logits while they are given labels.
 
-    `classes`: the size of the vocabulary. `smoothing`: the share of each target's probability that is spread over all of them where
-    something is learnt. A model's own logits and losses are untouched while no labels are told.
+    `classes`: the vocabulary size. `smoothing`: the share of each target's probability that is spread over all classes
+    in training. Without labels the model is unchanged.
     """
 
     def __init__(self, model: CausalLM, smoothing: float = 0.0) -> None:
@@ -53,15 +52,15 @@ class Head:
             self.module.forward = self._forward
 
     def remove(self) -> None:
-        """Leave the model as it was."""
+        """Restore the model."""
         if self.module is not None:
             del self.module.forward
 
     def refusal(self, model: CausalLM, device: torch.device) -> str | None:
-        """Say why a model of Transformers', in evaluation mode, needs the logits of all tokens; None if it does not.
+        """Say why a Transformers model needs the logits of all tokens; None if it does not.
 
-        It must add nothing behind its head: no scale and no cap of logits, and no loss but their mean cross entropy. To see that,
-        the head is made to answer with known logits.
+        The model, in evaluation mode, must not scale or cap the logits of its head, and its loss must be their mean
+        cross entropy. To check, the head returns known logits.
         """
         if self.module is None:
             return "the model names no output embeddings"
@@ -81,8 +80,10 @@ class Head:
 
     @contextlib.contextmanager
     def learning(self, labels: Tensor, weights: Tensor | None = None) -> Iterator[None]:
-        """While it lasts, the model's logits are (B, T, 1): the sum of the losses of all `labels` (B, T) but -100, each times its
-        weight where there are `weights` (B, T), at every place."""
+        """Make the model's logits (B, T, 1) the sum of the losses of `labels` (B, T), at every position.
+
+        Labels of -100 are ignored. `weights` (B, T) multiply the losses.
+        """
 
         def answer(hidden: Tensor) -> Tensor:
             learnt = labels[:, 1:] != IGNORED
@@ -95,8 +96,10 @@ class Head:
 
     @contextlib.contextmanager
     def scoring(self, labels: Tensor) -> Iterator[None]:
-        """While it lasts, the model's logits are (B, T, 2): before each of the `labels` (B, T) but -100 its loss, and 1 if another
-        token is likelier. No gradients are kept."""
+        """Make the model's logits (B, T, 2) a loss, and 1 if another token is likelier.
+
+        They stand before each of the `labels` (B, T) that is not -100. No gradients are kept.
+        """
 
         def answer(hidden: Tensor) -> Tensor:
             learnt = labels[:, 1:] != IGNORED
@@ -135,7 +138,7 @@ class Head:
         return list(zip(*(column.split(tokens_at_once(self.classes)) for column in columns)))
 
     def _summed(self, hidden: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
-        """The sum of the losses of `targets` (N,), given the hidden states (N, D) before them; with `weights` (N,) the weighted."""
+        """Sum the losses of `targets` (N,) given hidden states (N, D) and perhaps `weights` (N,)."""
 
         def loss(part: Tensor, wanted: Tensor, *weight: Tensor) -> Tensor:
             reduction = "none" if weight else "sum"
@@ -149,15 +152,15 @@ class Head:
 
 
 def scored(logits: Tensor, targets: Tensor) -> Tensor:
-    """Score `targets` (N,) under logits (N, V) in float32: the loss of each, and 1 if another token is likelier; (N, 2)."""
+    """Score `targets` (N,) under logits (N, V): the loss, and 1 if another token is likelier; (N, 2)."""
     losses = cross_entropy(logits, targets, reduction="none")
     return torch.stack([losses, (logits.argmax(-1) != targets).float()], dim=-1)
 
 
 def mean_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """The mean loss of the batch's supervised tokens, of what a model gives while its head is learning: a `compute_loss_func`.
+    """Return the batch's mean loss from the outputs of a learning head: a `compute_loss_func`.
 
-    `num_items_in_batch`: their number, or the sum of their weights, in all pieces of the step.
+    `num_items_in_batch`: the supervised tokens, or the sum of their weights, in all pieces of the step.
     """
     count = (labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
     total: Tensor = outputs.logits[0, 0, 0]
@@ -165,7 +168,7 @@ def mean_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | N
 
 
 def _owner(head: Any) -> Any:
-    """The module that holds the head's weights, inside PEFT's wrapper of modules that are trained whole."""
+    """Return the module with the head's weights, inside PEFT's wrapper of modules trained whole."""
     copies = getattr(head, "modules_to_save", None)
     if isinstance(head, nn.Module) and isinstance(copies, nn.ModuleDict):
         return copies[head.active_adapter]  # type: ignore[index]

@@ -11,11 +11,11 @@ from torch import nn
 
 
 class MasterWeights(torch.optim.AdamW):
-    """AdamW on float32 weights, of which the model holds roundings to bfloat16.
+    """AdamW on float32 copies of the weights that the model holds in bfloat16.
 
-    Of the float32 weights `rounded` it keeps the values, and leaves their roundings in the model: an update is often too small to
-    change these. What is saved within `restored` is in float32, so that files are those of any other training, and a run that loads
-    one before this is made goes on to the bit.
+    An update is often too small to change a bfloat16 weight, so the `rounded` parameters keep their float32 values
+    here. Within `restored` the model holds them, so that saved files are in float32. A run that loads them before this
+    is made continues bit-exactly.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], rounded: Iterable[nn.Parameter], **options: Any) -> None:
@@ -47,7 +47,7 @@ class MasterWeights(torch.optim.AdamW):
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """The model holds the float32 weights while it lasts."""
+        """Put the float32 weights into the model while the block runs."""
         rounded = {weight: weight.data for weight in self.masters}
         for weight, master in self.masters.items():
             weight.data = master

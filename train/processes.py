@@ -1,4 +1,4 @@
-"""The processes of a run: what they agree on, how a signal stops them, and how they leave."""
+"""Processes of a run: reductions between them, signals, and their exit."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _host_group: Any = None
 
 
 def largest(value: int) -> int:
-    """The largest value over all processes, agreed on by the hosts, so that no accelerator has to wait for it."""
+    """Return the largest value over all processes, reduced on the hosts so that no GPU waits."""
     return int(_agreed(torch.tensor([value]), dist.ReduceOp.MAX))
 
 
 def summed(values: torch.Tensor) -> torch.Tensor:
-    """The sum of a tensor on the host over all processes."""
+    """Sum a host tensor over all processes."""
     return _agreed(values, dist.ReduceOp.SUM)
 
 
@@ -44,7 +44,7 @@ def _agreed(values: torch.Tensor, how: Any) -> torch.Tensor:
 
 
 class Stopped(Exception):
-    """A run that a signal ended; its last checkpoint is at the step it stopped at. `status`: of the process that says so."""
+    """A run that a signal ended, after a checkpoint of its last step; `status` is its exit status."""
 
     def __init__(self, says: str, status: int = RESUMABLE) -> None:
         super().__init__(says)
@@ -52,10 +52,10 @@ class Stopped(Exception):
 
 
 class StopOnSignal(TrainerCallback):
-    """Ends training after the step in which any process got SIGTERM, SIGUSR1 or SIGINT, with a checkpoint of that step.
+    """Callback that ends training with a checkpoint after SIGTERM, SIGUSR1 or SIGINT.
 
-    A second SIGINT does not wait for the step. Used as a context around training: however that ends, the handlers are then
-    those of before.
+    Every process stops after the same step, whichever got the signal. A second SIGINT interrupts at once. As a context
+    around training it restores the former handlers.
     """
 
     def __init__(self) -> None:
@@ -72,17 +72,17 @@ class StopOnSignal(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
     def __enter__(self) -> None:
-        """The handlers are replaced when training begins, not before: nothing is lost until then."""
+        """Do nothing: handlers are replaced when training begins, and nothing is lost before."""
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def check(self, state: TrainerState, again: str) -> None:
-        """Say that training was stopped, if it was before its last step, and how it goes on: by the command `again`.
+        """Raise if training was stopped before its last step; `again` is the command that continues it.
 
         Raises:
-            Stopped: it was.
+            Stopped: it was stopped.
         """
         if self.received and state.global_step < state.max_steps:
             raise Stopped(
@@ -97,10 +97,10 @@ class StopOnSignal(TrainerCallback):
 
 
 def leave(status: int = 0) -> None:
-    """Leave a distributed run cleanly, with an exit status.
+    """Leave a distributed run with an exit status.
 
-    Two gloo processes sometimes abort while the interpreter shuts down, after all work is done; ending the process here
-    avoids that.
+    It ends the process at once, since two gloo processes sometimes abort while the interpreter shuts down. Alone, it
+    exits only with a status other than 0.
     """
     if dist.is_available() and dist.is_initialized():
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""One training run, from a resolved configuration to a saved model; the same code in one process and under any launcher."""
+"""One training run, from a resolved configuration to a saved model, under any launcher."""
 
 from __future__ import annotations
 
@@ -59,13 +59,15 @@ SAVED = 200_000_000
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
-    """Train and save; returns the run's folder, which holds model, tokenizer, resolved config and metrics. A run of 0 steps is the
-    model as training would begin with it.
+    """Train and save; return the run's folder with model, tokenizer, configuration and metrics.
+
+    A run of 0 steps saves the initial model.
 
     Raises:
-        UserError: another process trains into the output, it holds a run and `resume` was not asked for, resume does not fit, memory
-            ran out, the loss became NaN or infinite, or these are settings of several runs (`train.stacked`).
-        Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint to resume from.
+        UserError: another process trains into the output, it holds a run without `resume`, resume does not fit, memory
+            ran out,
+        the loss became NaN or infinite, or these are settings of several runs (`train.stacked`).
+        Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint.
     """
     output, process = Path(config.output), this_process()
     if config.train.stacked is not None:
@@ -125,7 +127,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
 
 
 def quieten(config: RunConfig) -> None:
-    """Set this process up: its threads, and silence about what libraries will rename among themselves, and at every checkpoint."""
+    """Set this process's threads, and silence library warnings and progress bars."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
     transformers_logging.disable_progress_bar()
     if config.train.threads:
@@ -133,9 +135,9 @@ def quieten(config: RunConfig) -> None:
 
 
 def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) -> None:
-    """Save the model with all that stands beside it, and read it again, in a folder of the output that is then removed: what training
-    needs at its end is known to work before its first step. Of a model with more than SAVED weights, in 4 bits or divided over
-    processes, weights are left out.
+    """Save and read the model in a temporary folder, so that failures appear before training.
+
+    Weights are left out if there are more than SAVED, or if they are in 4 bits or divided over processes.
 
     Raises:
         UserError: it cannot be saved or read.
@@ -158,7 +160,10 @@ def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) ->
 
 
 def keep_trained(trainer: RowTrainer, computed: Computed) -> None:
-    """The model of a training that has ended, the last or the best by validation, and what stands beside it, on every process."""
+    """Save the model of an ended training, the last or the best, with what belongs to it.
+
+    Every process calls it.
+    """
     config, output = trainer.config, Path(trainer.config.output)
     best = trainer.state.best_global_step if config.train.keep_best else None
     if best is None:
@@ -170,7 +175,7 @@ def keep_trained(trainer: RowTrainer, computed: Computed) -> None:
 
 
 def _keep_untrained(config: RunConfig, output: Path, resume: bool) -> None:
-    """Save the model as it is. Adapters begin at zero: what they change is nothing."""
+    """Save the initial model. New adapters are zero and change nothing."""
     starting_point(config, output, resume)
     _begin(config, output)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
@@ -184,7 +189,7 @@ def _keep_untrained(config: RunConfig, output: Path, resume: bool) -> None:
 def _finish(
     config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> None:
-    """Write what stands beside a finished run's model; the seal comes last, with the configuration that made it."""
+    """Write the files beside a finished run's model; the seal is last."""
     if (output / CONFIG_FILE).read_text(encoding="utf-8") != dump(config):
         raise UserError(
             f"{output / CONFIG_FILE}: was changed while this run trained, by another training or by hand, so that the model is not "
@@ -212,7 +217,7 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
 
 
 def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderConfig:
-    """The decoder's configuration for a tokenizer."""
+    """Return the decoder's configuration for a tokenizer."""
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     return DecoderConfig.from_settings(config, tokenizer.vocab_size, tokenizer.fingerprint, **ids)
 
@@ -220,7 +225,7 @@ def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderC
 def training_account(
     config: RunConfig, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> Training:
-    """Account for a finished training: its steps, examples, tokens, FLOPs and validation."""
+    """Summarise a finished training: steps, examples, tokens, FLOPs and validation."""
     settings = config.train
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
@@ -268,7 +273,7 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
 
 
 def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
-    """Log what is trained, and by which kernels."""
+    """Log what is trained, and with which kernels."""
     count, steps = f"{parameter_count(model):,}", config.train.total_steps
     log.info("%s: %s trained parameters, %d steps", config.name, count, steps)
     advice = precision_advice(config.train.precision) if device.type == "cpu" else None
@@ -283,7 +288,7 @@ def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
 def prepare(
     config: RunConfig, arguments: TrainingArguments, checkpoint: Sealed | None, damaged: dict[Path, str]
 ) -> None:
-    """Prepare the run's folder on one process for all: write the settings, put checkpoints into order."""
+    """Prepare the run's folder on the main process: settings, and checkpoints checked."""
     output = Path(config.output)
     _begin(config, output)
     if arguments.deepspeed is not None:
@@ -298,7 +303,7 @@ def prepare(
 
 
 def _begin(config: RunConfig, output: Path) -> None:
-    """A run's folder with its settings, and without what says that an earlier training of it has ended."""
+    """Write a run's settings into its folder, and remove the marks of an ended training."""
     output.mkdir(parents=True, exist_ok=True)
     (output / SEAL).unlink(missing_ok=True)  # until training ends again
     (output / DIVERGED).unlink(missing_ok=True)

@@ -1,5 +1,7 @@
-"""Runs of one recipe that differ in their seeds, trained at once (`models/stacked.py`): one loop of steps, and for each seed all the
-rest, so that its folder holds what it would hold alone."""
+"""Runs of one recipe with different seeds, trained in one batch dimension (`models/stacked.py`).
+
+One loop makes the steps for all seeds. Each seed's folder holds what it would hold if trained alone.
+"""
 
 from __future__ import annotations
 
@@ -52,13 +54,14 @@ are at the core's limit already."""
 
 
 def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False) -> None:
-    """Train runs that differ in their seeds alone, and save each. One whose loss becomes NaN or infinite leaves the others.
+    """Train runs that differ only in their seeds, and save each.
 
-    With `resume` those that have ended are left as they are, and the others go on from the last step at which each has a checkpoint.
+    A run whose loss becomes NaN or infinite drops out. With `resume`, ended runs are left as they are, and the others
+    continue from the last step at which all have a checkpoint.
 
     Raises:
-        UserError: as `train`, of any of them; or these runs cannot be trained at once here. The others are saved before.
-        Stopped: a signal ended them after a step, with checkpoints to resume from.
+        UserError: as `train`, for any of them, after the others are saved; or these runs cannot be stacked here.
+        Stopped: a signal ended them after a step, with checkpoints.
     """
     if this_process().world_size > 1:
         raise UserError(
@@ -123,7 +126,7 @@ def _has_ended(config: RunConfig) -> bool:
 
 
 def _common_checkpoints(configs: Sequence[RunConfig]) -> list[Path | None]:
-    """The checkpoints of the last step at which each run has an intact one; none: all begin anew."""
+    """Return the runs' checkpoints of the last step at which all are intact, or None for each."""
     intact = [[f.name for f in checkpoints(Path(c.output)) if not integrity_error(f)] for c in configs]
     latest = next((name for name in intact[0] if all(name in others for others in intact)), None)
     if latest is None and any(intact):
@@ -132,10 +135,11 @@ def _common_checkpoints(configs: Sequence[RunConfig]) -> list[Path | None]:
 
 
 class Member(RowTrainer):
-    """All of one seed's run but its steps: its state, records, validation, patience and files, which are those of a run alone.
+    """One seed of a stacked training: all of its run but the steps.
 
-    Its model's weights are views of the stacked ones. `checkpoint`: what it goes on from. It is `running` until its last step, until
-    its patience is out, or until its loss becomes NaN or infinite; what the steps make of its weights after that is not kept.
+    State, records, validation, patience and files are those of a run alone. The model's weights are views of the
+    stacked ones. `checkpoint`: where it continues. `running`: it has not reached its last step, run out of patience, or
+    diverged; later changes of its weights are not kept.
     """
 
     def __init__(self, *given: Any, checkpoint: Path | None, **kwargs: Any) -> None:
@@ -143,7 +147,7 @@ class Member(RowTrainer):
         self.checkpoint, self.running = checkpoint, True
 
     def begin(self, scheduler: Any, together: torch.optim.Optimizer, number: int) -> None:
-        """As `train` does: the state, and what the callbacks do before the first step. `together`: the optimizer of all members."""
+        """Start as `Trainer.train` does: state and callbacks. `together` is the optimizer of all members."""
         self.lr_scheduler, self.together, self.number = scheduler, together, number
         self.model_wrapped = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         steps = self.args.max_steps
@@ -153,12 +157,12 @@ class Member(RowTrainer):
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
 
     def read(self, mask: Tensor, seconds: float) -> None:
-        """Count its rows of a batch, by their attention mask (B, T), and the time that they were waited for."""
+        """Count its rows of a batch, by their attention mask (B, T), and the seconds spent waiting."""
         self.count(example_lengths({"attention_mask": mask}))
         self._data_seconds += seconds
 
     def stepped(self, epoch: float, loss: Tensor) -> None:
-        """Another step is made, with this loss."""
+        """Record a step with this loss."""
         self.control = self.callback_handler.on_step_begin(self.args, self.state, self.control)
         self.state.global_step += 1
         self.state.epoch = epoch
@@ -166,7 +170,10 @@ class Member(RowTrainer):
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
 
     def record(self, losses: Tensor, norm: Tensor, learning_rate: float) -> dict[str, float] | None:
-        """Log the mean loss, given the sum of those since the last record; None if it is not time for that, or it is lost."""
+        """Log the mean loss, from the sum since the last record; return the record.
+
+        None if it is not time to log, or the loss is not finite.
+        """
         if not self.control.should_log:
             return None
         steps = self.state.global_step - self._globalstep_last_logged
@@ -179,7 +186,7 @@ class Member(RowTrainer):
 
     @contextlib.contextmanager
     def unless_lost(self) -> Iterator[None]:
-        """Around what looks at its losses: one that is NaN or infinite ends it, and its folder says so, as that of a run alone."""
+        """End this member, and say so in its folder, if the block finds a NaN or infinite loss."""
         try:
             yield
         except NonFiniteLoss as error:
@@ -188,13 +195,13 @@ class Member(RowTrainer):
             self.end()
 
     def end(self) -> None:
-        """No further step is its own."""
+        """End its training."""
         self.running = False
         self.store_flos()
         self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
 
     def keep(self, count: int) -> None:
-        """Save its model, and say that it was trained at once with others, `count` in all."""
+        """Save its model, with a note that `count` seeds were stacked."""
         device, decoder = self.args.device, cast(DecoderForCausalLM, self.model)
         how = f"stacked with {count - 1} other seeds"
         if device.type == "cuda":
@@ -212,9 +219,10 @@ class Member(RowTrainer):
 
 
 def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSignal, progress: ProgressLine) -> None:
-    """Make the steps of all members at once, and after each let every member do what a run alone does then.
+    """Make the steps of all members, and after each let every member log, validate and save.
 
-    A member ends by itself, and is then kept, unless it is lost; training ends with the last of them."""
+    A member that ends is saved, unless its loss was not finite. Training ends with the last member.
+    """
     first, count = members[0], len(members)
     args, smoothing = first.args, first.config.train.label_smoothing_factor
     model = first.accelerator.prepare_model(model, evaluation_mode=True)
@@ -274,7 +282,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
 
 
 def _batches(members: Sequence[Member], start: int) -> DataLoader[dict[str, Tensor]]:
-    """Batches from step `start` on: row i of each member, in the order of its own seed, as (M B, T), the first member's rows first."""
+    """Yield batches from step `start` on: (M B, T), the first member's rows first."""
     args, size = members[0].args, members[0].args.per_device_train_batch_size
     return DataLoader(
         cast(Any, StackDataset(*(cast(Rows, member.train_dataset) for member in members))),
@@ -291,7 +299,7 @@ def _collated(collator: Collator, rows: Sequence[tuple[Tokens, ...]]) -> dict[st
 
 
 def _validate(members: Sequence[Member]) -> None:
-    """Validate those whose turn it is. That is no part of training's speed, be it another member's."""
+    """Validate the members that are due; the time counts for no member's speed."""
     begin, since = time.perf_counter(), [member._since for member in members]
     for member in members:
         if member.running and member.control.should_evaluate:
@@ -302,8 +310,10 @@ def _validate(members: Sequence[Member]) -> None:
 
 
 def _save(members: Sequence[Member], asked: bool) -> None:
-    """Save all when one does, so that there are steps at which each has a checkpoint to go on from: all first, then seals, so that what
-    a kill leaves unsealed of some is sealed of none, unless it comes between two seals."""
+    """Save all members if one is due, so that all have checkpoints of the same step.
+
+    All are saved before any is sealed, so that a kill leaves none sealed, unless it comes between two seals.
+    """
     if asked or any(member.control.should_save for member in members):
         for member in members:
             with member.unless_lost():
@@ -323,7 +333,7 @@ def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler
 
 
 def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """AdamW's state dict over stacked parameters, of those of members."""
+    """Stack the members' AdamW state dicts."""
     first = states[0]["state"]
     together = {
         number: {
@@ -336,7 +346,7 @@ def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def unstacked_state(state: dict[str, Any], member: int) -> dict[str, Any]:
-    """AdamW's state dict of one member; the count of steps is that of all."""
+    """Return one member's AdamW state dict; the step count is shared."""
     own = {
         number: {key: value[member].clone() if value.ndim else value for key, value in moments.items()}
         for number, moments in state["state"].items()

@@ -1,4 +1,4 @@
-"""A run's figures: on the screen, in `metrics.jsonl`, and on W&B, which never fails a run."""
+"""Metrics of a run on the terminal, in `metrics.jsonl` and on W&B, whose failures are only logged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRESS = ("tokens", "examples", "flops")
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:
-    """Put a record's figures under `train/`, `eval/` (validation) and `progress/`."""
+    """Rename a record's metrics to `train/`, `eval/` (validation) and `progress/`."""
     named = {}
     for key, value in record.items():
         if key in PROGRESS:
@@ -37,7 +37,7 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def log_evaluation(config: RunConfig, summary: Path) -> None:
-    """Add an evaluation to its training's W&B run: a table of the summary's conditions, and the records as an artifact."""
+    """Add an evaluation to its training's W&B run: a table of conditions, and the records."""
     run = _open_training(config)
 
     def add() -> None:
@@ -57,7 +57,7 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
 
 
 def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
-    """Put a report on W&B as a run of its own in the runs' group: a table of its verdicts, its figures, its files as an artifact."""
+    """Log a report to W&B as its own run: verdicts, figures and files."""
     run = _open(tracking, folder, name, job_type="report")
 
     def add() -> None:
@@ -80,9 +80,9 @@ def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
 
 
 def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any) -> Any:
-    """A W&B run, online when a key is configured and offline otherwise (`wandb sync` sends it later).
+    """Open a W&B run, offline if no key is configured (`wandb sync` sends it later).
 
-    None if the settings say so, or if it fails.
+    None if tracking is off or W&B fails.
     """
     if not tracking.wandb:
         return None
@@ -109,7 +109,7 @@ def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any
 
 
 def _open_training(run: RunConfig, **options: Any) -> Any:
-    """The W&B run of a training, the same one when it is resumed and evaluated."""
+    """Open the W&B run of a training; resume and evaluation use the same one."""
     if not run.tracking.wandb:
         return None
     folder = Path(run.output)
@@ -122,7 +122,7 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
 
 
 def _quietly(run: Any, action: Callable[[], Any]) -> bool:
-    """Do something with a W&B run if there is one; a failure ends the tracking, not the run."""
+    """Act on a W&B run if there is one; log a failure and return False."""
     if run is None:
         return True
     try:
@@ -137,11 +137,11 @@ METRICS = "metrics.jsonl"
 
 
 class Tracking(TrainerCallback):
-    """Appends every record of a loss, of training or validation, to `metrics.jsonl`, and sends all to W&B with `tracking.wandb`, as one
-    run over all resumes; on the main process only. On resume, records after the checkpoint are dropped first.
+    """Callback that appends records with a loss to `metrics.jsonl`, and sends all to W&B.
 
-    A record is what training logs (loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of validation), with the
-    `tokens` and `flops` so far.
+    A record is what training logs (loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of
+    validation), with the `tokens` and `flops` so far. Only the main process writes. On resume, records after the
+    checkpoint are dropped.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -174,7 +174,7 @@ class Tracking(TrainerCallback):
         _quietly(self.run, lambda: self.run.finish())
 
     def samples(self, step: int, samples: list[Sample]) -> None:
-        """Send W&B a table of validation rows: the true text beside the model's likeliest tokens."""
+        """Send W&B a table of validation rows: the true text and the model's likeliest tokens."""
         if self.run is not None:
             import wandb
 
@@ -188,7 +188,7 @@ class Tracking(TrainerCallback):
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a metrics file up to a line that is none: a last one that a kill cut off, or damage."""
+    """Read the records of a metrics file, up to the first damaged line."""
     records: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
         try:
@@ -206,7 +206,10 @@ def _has_loss(record: dict[str, Any]) -> bool:
 
 
 class ProgressLine(TrainerCallback):
-    """Step, loss, tokens per second and time left. A context, so that the terminal is left in order however training ends."""
+    """Callback that shows step, loss, tokens per second and time left.
+
+    As a context, it restores the terminal however training ends.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,5 +1,4 @@
-"""Hugging Face's Trainer on rows in index order, with speed and data-wait figures, that stops at a NaN or infinite loss; and what a
-user can put right in a training, in words that say how."""
+"""Hugging Face's Trainer on rows in index order, and user messages for its errors."""
 
 from __future__ import annotations
 
@@ -44,11 +43,11 @@ NO_MEMORY = ("allocate memory", "DataLoader worker")
 
 @contextlib.contextmanager
 def saving(folder: Path) -> Iterator[None]:
-    """Makes what a full disk does to the libraries that save tensors an error of the system, or a user's, that names the folder.
+    """Turn full-disk errors of libraries that save tensors into errors that name the folder.
 
     Raises:
-        OSError: the system's error, where the library says which.
-        UserError: where it does not.
+        OSError: the library names the system's error.
+        UserError: it does not.
     """
     with writing(folder):
         try:
@@ -73,24 +72,27 @@ class NonFiniteLoss(Exception):
 
 
 def out_of_patience(state: TrainerState, every: float | None, patience: int | None) -> bool:
-    """Say if so many validations, one `every` steps, have brought nothing better."""
+    """Say if the last `patience` validations, one `every` steps, brought no improvement."""
     if patience is None or not every or state.best_global_step is None:
         return False
     return state.global_step - state.best_global_step >= patience * every
 
 
 class RowTrainer(Trainer):
-    """Reads rows in index order, those of a step in pieces of like lengths, validates, and saves what is better than before; logs
-    tokens per second over all processes, the share of time spent on data, and MFU.
+    """Trainer that reads rows in index order, validates, and stops at a NaN or infinite loss.
 
-    `show`: receiver of samples after each validation. `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al.,
-    "PaLM", 2022, appendix B). `shape`: (rows, tokens) of the last batch. A pretrained model must hold packed examples apart, which is
-    tried before the first step. So is training without the logits of all tokens (`train/losses.py`; `all_logits`: why not). A
-    checkpoint is only saved, and a record only logged, after all losses so far were finite.
+    It logs tokens per second over all processes, the share of time spent on data, and MFU (model FLOP utilisation;
+    Chowdhery et al., "PaLM", 2022, appendix B). The rows of a step are grouped by length. Losses are checked before
+    every log and checkpoint. Before the first step of a pretrained model it is tried if packed examples stay apart, and
+    if the logits of all tokens are needed (`train/losses.py`).
+
+    `show`: receives samples after each validation. `peak`: FLOP/s of one device. `shape`: (rows, tokens) of the last
+    batch. `all_logits`: why all logits are needed, or None.
 
     Raises:
-        UserError: an example, or here one of validation, is longer than the model's table of positions; labels are to be smoothed of
-            a model whose own loss is used; or as `validation_rows`.
+        UserError: an example is longer than the model's table of positions, label smoothing or loss weights meet a
+            model whose own
+        loss is used, or as `validation_rows`.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class RowTrainer(Trainer):
         return SequentialSampler(dataset)
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
-        """Name the parameters that weight decay shrinks: all but norms, biases, and the decay rates that mixers name."""
+        """Name the parameters with weight decay: not norms, biases, or those that mixers exclude."""
         left_alone = {
             f"{name}.{parameter}"
             for name, module in model.named_modules()
@@ -171,7 +173,7 @@ class RowTrainer(Trainer):
         return batches, items
 
     def count(self, lengths: list[int]) -> None:
-        """Add examples of these lengths to what was read.
+        """Add examples of these lengths to the tokens and FLOPs read.
 
         Raises:
             UserError: one is longer than the model's table of positions.
@@ -184,11 +186,11 @@ class RowTrainer(Trainer):
         self.current_flos += round(flops)
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Nothing more: operations are counted with the tokens."""
+        """Return 0: `count` adds the FLOPs."""
         return 0
 
     def store_flos(self) -> None:
-        """Add the operations and tokens of all processes to the state, which checkpoints keep."""
+        """Add the FLOPs and tokens of all processes to the state, which checkpoints keep."""
         tokens, flops = summed(torch.tensor([self.current_tokens, self.current_flos], dtype=torch.float64)).tolist()
         self.state.num_input_tokens_seen += round(tokens)
         self.state.total_flos += flops
@@ -212,7 +214,7 @@ class RowTrainer(Trainer):
             return super().compute_loss(model, inputs, *args, **kwargs)
 
     def _try(self, model: Any) -> None:
-        """On every process, of the model as it is trained: under ZeRO-3 no process has it whole."""
+        """Test packing and the head on every process, since under ZeRO-3 none has the whole model."""
         assert self.head is not None
         model.eval()
         with self.compute_loss_context_manager():
@@ -246,7 +248,7 @@ class RowTrainer(Trainer):
         super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The figures of validation as `eval_...`, logged. It draws no random number, so that training goes on as without it."""
+        """Validate, log and return the metrics as `eval_...`; it draws no random numbers."""
         assert self.validation is not None
         begin = time.perf_counter()
         self.check_losses()
@@ -265,7 +267,7 @@ class RowTrainer(Trainer):
         return figures
 
     def ended_early(self, checkpoint: Path | None) -> bool:
-        """Say if a checkpoint is the end of a run whose patience was out; then its state becomes this trainer's."""
+        """Say if a checkpoint is the end of a run out of patience; if so, take over its state."""
         if checkpoint is None or self.patience is None:
             return False
         state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
@@ -294,7 +296,7 @@ class RowTrainer(Trainer):
             super().save_model(output_dir, _internal_call)
 
     def check_losses(self) -> None:
-        """Look at the losses since the last look, all at once: asking after every step would make a GPU wait.
+        """Check all losses since the last check, since a check after every step would make a GPU wait.
 
         Raises:
             NonFiniteLoss: on every process, if the loss of any process was NaN or infinite.
@@ -310,7 +312,7 @@ class RowTrainer(Trainer):
 
 @contextlib.contextmanager
 def explained(trainer: RowTrainer) -> Iterator[None]:
-    """Turns what a user can put right during training into a message that says how."""
+    """Turn training errors that a user can correct into messages that say how."""
     config, settings = trainer.config, trainer.config.train
     try:
         yield
@@ -335,7 +337,7 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
 
 
 def diverged(error: NonFiniteLoss, trainer: RowTrainer) -> str:
-    """Explain a loss that is NaN or infinite."""
+    """Explain a NaN or infinite loss."""
     step, size = error.step, trainer.config.train.batch_size
     examples = cast(Rows, trainer.train_dataset).describe(range((step - 1) * size, step * size))
     kept, _ = latest_intact(Path(trainer.config.output))

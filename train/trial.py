@@ -1,5 +1,4 @@
-"""Cost of a training before it begins: tokens and FLOPs of the first rows of each stage, and optimizer steps that are really made on
-them."""
+"""Cost of a training, estimated from the first rows and a few real optimizer steps."""
 
 from __future__ import annotations
 
@@ -28,8 +27,10 @@ SECONDS = 5.0
 
 
 class Cost(NamedTuple):
-    """Cost of one run. `tokens`: without padding; `computed`: with it; `memory`: bytes of a process at its peak. None is not known;
-    `remark` says why."""
+    """Cost of one run; None is unknown, and `remark` says why.
+
+    `tokens`: without padding. `computed`: with padding. `memory`: peak bytes of a process.
+    """
 
     tokens: float | None = None
     computed: float | None = None
@@ -40,7 +41,7 @@ class Cost(NamedTuple):
 
 
 class _Sample(Rows):
-    """Rows that are there."""
+    """Rows given in advance."""
 
     def __init__(self, rows: Sequence[Tokens]) -> None:
         self.rows = rows
@@ -53,8 +54,10 @@ class _Sample(Rows):
 
 
 class _Clock(TrainerCallback):
-    """Seconds at which training began and steps ended: on a CPU those of the processor for each thread, which hang less on what else
-    it does. It ends training when its time is over, and lets nothing be saved."""
+    """Callback that notes the time of each step, ends training after SECONDS, and saves nothing.
+
+    On a CPU it is the process time per thread, which depends less on other programs.
+    """
 
     def __init__(self) -> None:
         self.begin, self.times = time.perf_counter(), list[float]()
@@ -78,9 +81,9 @@ class _Clock(TrainerCallback):
 
 
 def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
-    """Find the cost of a run by steps in this process, which reads its share of each batch. Validation is not counted.
+    """Estimate the cost of a run from steps in this process; validation is not included.
 
-    `processes`: those that train it; `threads`: where the run does not say.
+    `processes`: those that share each batch. `threads`: the default if the run sets none.
     """
     torch.set_num_threads(threads)
     quieten(config)
@@ -120,7 +123,7 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
 
 
 def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], list[float]]:
-    """The first batch of each stage, and how long a worker takes to make it."""
+    """Return the first batch of each stage, and the seconds that a worker takes to make it."""
     size, batches, making = config.train.batch_size, [], []
     rows.__getitems__(range(size))  # what is begun at its first use is no part of a step's time
     for start in [0, *config.train.stage_ends()[:-1]]:
@@ -131,7 +134,7 @@ def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], l
 
 
 def _seconds(clock: _Clock, computed: Sequence[int]) -> list[float]:
-    """The time of a step of each stage; of those that were not reached, in proportion to their tokens."""
+    """Return the seconds of a step of each stage, of stages not reached in proportion to tokens."""
     times = [after - before for before, after in zip(clock.times, clock.times[1:])]
     seconds = [min(times[place : place + 2]) for place in range(0, len(times), 2)]
     rate = seconds[-1] / computed[len(seconds) - 1]
@@ -139,12 +142,11 @@ def _seconds(clock: _Clock, computed: Sequence[int]) -> list[float]:
 
 
 def _over(steps: Sequence[int], each: Sequence[float]) -> float:
-    """The sum over all steps of what a step of each stage has."""
     return float(sum(count * one for count, one in zip(steps, each)))
 
 
 def _computed(batch: Sequence[Tokens], config: RunConfig, collator: Collator) -> int:
-    """Tokens of a step with its padding, in the pieces that it is computed in."""
+    """Count the tokens of a step with padding, in the pieces that it is computed in."""
     sizes, settings = [row.size for row in batch], config.train
     if settings.pack == 1:
         sizes.sort(reverse=True)

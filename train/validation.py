@@ -1,4 +1,4 @@
-"""Validation while training: the loss and what is right of held-out examples, role by role, each token from the true past."""
+"""Validation during training: loss and accuracy by role on held-out examples, teacher-forced."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from remedy.train.processes import summed
 
 
 def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[Tokens]]:
-    """The held-out examples: the first of the validation split of the run's `data`, parts of a mixture in their shares.
+    """Return the first validation examples of the run's `data` and `mixture`, each as a list of rows.
 
-    They are the same for all stages of a curriculum and all seeds of a recipe. Given programs are there once each. Each is a list of
-    rows: itself, or with `data.memory` all of its windows.
+    An example is one row, or with `data.memory` all of its windows. All stages of a curriculum and all seeds of a
+    recipe have the same examples. Given programs are used once each.
 
     Raises:
-        ConfigError: there is no such program, or no token of the examples has a role that is learnt.
+        ConfigError: there are no such programs, or no token has a supervised role.
     """
     mixture = Mixture(config.data, config.mixture, split="validation")
     place = mixture.place(range(config.train.validation_examples))
@@ -56,7 +56,7 @@ SHOWN = 4
 
 
 class Sample(NamedTuple):
-    """A row of validation from its first learnt token on: the true text, and that of the likeliest tokens given the true past."""
+    """A validation row from its first supervised token: the true and the predicted text."""
 
     true: str
     predicted: str
@@ -64,11 +64,11 @@ class Sample(NamedTuple):
 
 
 class Validation:
-    """Held-out examples, each a list of rows, and a model's figures on them.
+    """Held-out examples, each a list of rows, and a model's metrics on them.
 
-    A frame's part of a role is right, and an example an exact match, if the model would have chosen each of its learnt tokens, given
-    the true tokens before. Where the learnt roles are all that a forcing leaves to the model, exact matches are the share of examples
-    that it decodes without a fault.
+    A frame's part of a role is right, and an example an exact match, if each of its supervised tokens is the likeliest,
+    given the true tokens before. Where a forcing leaves only the supervised roles to the model, exact matches are the
+    share of examples that it decodes without error.
     """
 
     def __init__(
@@ -92,11 +92,10 @@ class Validation:
     def figures(
         self, model: CausalLM, device: torch.device, process: Process, head: Head | None = None
     ) -> dict[str, float]:
-        """`loss` (mean over tokens) and `exact_match` (share of examples), and by role `loss_state` and `right_state` (share of frames'
-        parts).
+        """Return `loss` (mean over tokens), `exact_match`, and by role `loss_state` and `right_state`.
 
-        Every process takes a share of the batches, and gets the figures of all. `head`: the model's, if it can score without the logits
-        of all tokens.
+        `right_...` is the share of frames' parts. Every process takes a share of the batches and returns the metrics of
+        all. `head`: the model's, if it can score without the logits of all tokens.
         """
         sums = np.zeros((len(self.roles) + 1, 2))
         wrong = np.zeros(len(self.parts))
@@ -114,7 +113,7 @@ class Validation:
         return figures | {f"right_{role.label}": float((wrong[roles == role] == 0).mean()) for role in self.roles}
 
     def samples(self, model: CausalLM, device: torch.device, tokenizer: TraceTokenizer) -> list[Sample]:
-        """Predict the learnt tokens of the first `SHOWN` examples' first rows, each from the true past, on every process alike."""
+        """Predict the supervised tokens of the first `SHOWN` examples' first rows, on every process alike."""
         first = [self.rows[np.flatnonzero(self.example_of == number)[0]] for number in range(min(SHOWN, self.examples))]
         ids, roles = padded(first, self.pad_id)
         learnt = np.isin(roles[:, 1:], self.roles)
@@ -132,8 +131,10 @@ class Validation:
         return found
 
     def _batches(self, process: Process) -> Iterator[tuple[int, bool]]:
-        """The first row of each of this process's batches, and whether each counts: processes run equally many, since a divided model
-        needs them all."""
+        """Yield the first row of each of this process's batches, and if it counts.
+
+        All processes run equally many batches, since a model divided over them needs all of them.
+        """
         count = -(-len(self.rows) // self.batch_size)
         for first in range(0, count, process.world_size):
             number = first + process.rank
@@ -142,8 +143,11 @@ class Validation:
     def _of_batch(
         self, model: CausalLM, device: torch.device, rows: list[Tokens], head: Head | None
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """For all learnt roles together, then for each: the sum of losses, and tokens (R, 2); and of each learnt token, in the order of
-        rows, 1 if it is wrong, else 0."""
+        """Return sums of losses and tokens (R, 2), and 1 for each wrong token, else 0.
+
+        The first row is all supervised roles together, then one row for each. Tokens are the supervised ones, in the
+        order of rows.
+        """
         ids, roles = padded(rows, self.pad_id)
         learnt = np.isin(roles[:, 1:], self.roles)
         batch, where = torch.from_numpy(ids).to(device), torch.from_numpy(learnt).to(device)

@@ -55,7 +55,7 @@ class SettingsCommand(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The commands, each imported when named, so that `remedy --help` is quick."""
+    """The commands, each imported when named, to keep `remedy --help` quick."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*MAIN, *TOOLS]

@@ -1,4 +1,4 @@
-"""Common parts of the commands: options, logging, and error messages."""
+"""Options, logging and error messages of the commands."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FULL = "; make room and give the same command again: what is whole stays, and i
 
 
 def written_to(path: str) -> Path:
-    """Return the path to write to; refuse an empty name.
+    """Return the path to write to.
 
-    A shell makes one of an unset variable, and `Path` would make it the current folder.
+    An empty name, as of an unset shell variable, would mean the current folder to `Path`, and is refused.
     """
     if not path.strip():
         raise typer.BadParameter("an empty name would mean the current folder: name a folder, or give . for this one")
@@ -58,7 +58,7 @@ def load_one(kind: type[S], config: str, overrides: Sequence[str] | None) -> S:
     """Read the settings of a command's file.
 
     Raises:
-        UserError: they do not validate, or the file is an experiment's.
+        UserError: they do not validate, or are an experiment's.
     """
     if "groups" in read_yaml(Path(config)):
         raise UserError(
@@ -69,7 +69,7 @@ def load_one(kind: type[S], config: str, overrides: Sequence[str] | None) -> S:
 
 
 class _Print(logging.Handler):
-    """Log handler that prints messages above a progress line, warnings to stderr."""
+    """Log handler that prints messages above a progress line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         file = sys.stderr if record.levelno >= logging.WARNING else sys.stdout
@@ -77,12 +77,11 @@ class _Print(logging.Handler):
 
 
 def show_source(text: str) -> None:
-    """Print a program's text exactly; on a terminal, escape control characters."""
+    """Print a program's text, on a terminal without control characters."""
     print(escaped(text, "\n\t") if sys.stdout.isatty() else text, end="")
 
 
 def command_line(**options: Any) -> typer.Typer:
-    """Make a command line of plain text, with Python's tracebacks."""
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options)
 
 
@@ -93,10 +92,9 @@ def start(app: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
-    """Show the package's log, and turn errors into one message and an exit status.
+    """Show the package's log; turn errors into one message and an exit status.
 
-    A user's or the system's error exits with 2, an interrupt with 130. Other exceptions are bugs and keep their
-    traceback.
+    A user's or the system's error exits with 2, an interrupt with 130. Bugs keep their traceback.
     """
     logger = logging.getLogger("remedy")
     logger.setLevel(logging.INFO)
@@ -119,7 +117,7 @@ def reporting() -> Iterator[None]:
 
 
 def in_words(error: BaseException) -> str | None:
-    """Return the message of a user's or the system's error; None for a bug."""
+    """Return the message of a user's or the system's error, else None."""
     if isinstance(error, (UserError, ProgramError)):
         return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
     if isinstance(error, OSError):
@@ -131,7 +129,6 @@ def in_words(error: BaseException) -> str | None:
 
 
 def _of_the_system(error: OSError) -> str:
-    """Write an OSError: path, reason and what to do."""
     if error.errno is None:
         return str(error) or type(error).__name__
     place = f"{cut(str(error.filename), 200)}: " if error.filename else ""

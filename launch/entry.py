@@ -1,4 +1,4 @@
-"""Entry point of the `remedy` command, before its imports."""
+"""Entry point of the `remedy` command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 
 def main() -> None:
-    """Run the command line; an interrupt during imports ends it without a message."""
+    """Run the command line; an interrupt during imports is silent."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from remedy.launch.cli import main

@@ -1,7 +1,7 @@
-"""Command that evaluates a checkpoint, also under torchrun.
+"""Evaluation of a checkpoint, also under torchrun.
 
-`python launch/evaluate.py CHECKPOINT CONFIG --out DIR [key=value ...]`, or the same under `torchrun`, where every
-process writes a part of every condition.
+`python launch/evaluate.py CHECKPOINT CONFIG --out DIR [key=value ...]`; under `torchrun` every process writes a part of
+every condition.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ GRACE = 5.0
 
 @contextlib.contextmanager
 def together() -> Iterator[Rank]:
-    """Yield this process's rank, on a GPU of its own if there are any.
+    """Yield this process's rank, with a GPU of its own.
 
-    If several processes fail, they print why, the first process first, and exit with status 2.
+    If one of several processes fails, all print why, the first one first, and exit with 2.
 
     Raises:
-        UserError: in a single process, the block's own.
+        UserError: alone, as the block does.
     """
     from remedy.eval.distributed import Rank
 

@@ -1,4 +1,4 @@
-"""Settings of an experiment: groups of runs, their evaluation, and comparisons."""
+"""Settings of an experiment."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ class Selection(Settings):
         return self
 
     def points(self) -> list[dict[str, Any]]:
-        """Return every combination of the grid."""
         return [dict(zip(self.grid, values)) for values in itertools.product(*self.grid.values())]
 
 
@@ -167,7 +166,7 @@ class ExperimentConfig(Configuration):
 
     @property
     def baselines(self) -> list[str]:
-        """Return the runs marked as baselines; of several, as with a grid, the first."""
+        """Return the marked baselines; of a grid, the first."""
         marked = [
             (group, run) for group in self.groups.values() for run, changes in group.runs.items() if BASELINE in changes
         ]
@@ -177,7 +176,7 @@ class ExperimentConfig(Configuration):
 class Member(NamedTuple):
     """A run or trial before its settings are resolved.
 
-    `of`: its key in `runs`. `tries`: the settings that a trial tries.
+    `of`: its key in `runs`. `tries`: a trial's settings.
     """
 
     name: str
@@ -188,15 +187,15 @@ class Member(NamedTuple):
 
 
 def members(group: Group) -> list[Member]:
-    """List a group's runs: each of `runs` at each grid point with each seed.
+    """List a group's runs: `runs` times grid points times seeds.
 
-    A variant's name leaves out the seed.
+    Variants' names leave out seeds.
     """
     return list(_members(group, [{}], group.seeds))
 
 
 def trial_members(group: Group) -> list[Member]:
-    """List a group's trials: each variant at each point of `select.grid` with each of its seeds."""
+    """List a group's trials: variants times points of `select.grid` times its seeds."""
     return list(_members(group, group.select.points(), group.select.seeds)) if group.select is not None else []
 
 
@@ -212,9 +211,9 @@ def _members(group: Group, tried: Sequence[dict[str, Any]], seeds: Sequence[int]
 
 
 def _words(point: dict[str, Any]) -> list[str]:
-    """Write a point's settings for a run's name, by the last word of each key.
+    """Write a point's settings for a run's name, by each key's last word.
 
-    `data.seed` stays whole, since it changes the test set.
+    `data.seed` stays whole: it changes the test set.
     """
     return [f"{key if key == 'data.seed' else key.rsplit('.', 1)[-1]}={_word(value)}" for key, value in point.items()]
 

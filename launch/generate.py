@@ -1,4 +1,4 @@
-"""`remedy generate`: a dataset as Parquet shards with a card."""
+"""`remedy generate`: a data set as Parquet shards with a card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from remedy.settings import ConfigError, Configuration, UserError
 
 
 class GenerateConfig(Configuration):
-    """A dataset on disk."""
+    """A data set on disk."""
 
     data: DataConfig
     """The examples to generate."""
@@ -80,7 +80,7 @@ def generate(
 
 
 def _available(settings: GenerateConfig) -> WriteConfig:
-    """Return the size to write; of given programs, by default all."""
+    """Return the size to write; by default all given programs."""
     task, size = settings.data.task, settings.write
     if not (said := task.describe_splits()):
         return size

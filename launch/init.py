@@ -65,7 +65,7 @@ def init(
 ) -> None:
     """Write an experiment over your own programs: a baseline, characters for strings, sparse states.
 
-    A sample of the programs is traced first, and those without a trace are listed.
+    A sample is traced first, and programs without a trace are listed.
     """
     task = ProgramsTask(path=programs)
     said = task.describe_splits()

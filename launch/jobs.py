@@ -1,4 +1,4 @@
-"""Jobs of an experiment: runs and trials with resolved settings, and their state.
+"""Jobs of an experiment: runs and trials, their settings and state.
 
 A run's folder holds `train.yaml`, `run.json` and, if it is evaluated, `evaluate.yaml`, which its process reads.
 """
@@ -42,12 +42,12 @@ Choices = Mapping[tuple[str, str], dict[str, Any]]
 
 
 class Job(NamedTuple):
-    """A run, a trial of a selection, or a stacked training, in its own folder.
+    """A run, a trial or a stacked training, in its own folder.
 
     `variant`: the name of all runs that differ only in seeds. `recipe`: settings without seeds and paths, as JSON.
-    `chosen`: settings chosen on validation, or those that the trial tries. `stacked`: the number of seeds trained at
-    once; `train` holds the settings of one. `unused`: keys of the group's base that do nothing here, with messages.
-    `evaluate`: None for a trial. `members`: the runs of a stacked training.
+    `chosen`: settings chosen on validation, or tried. `stacked`: seeds trained at once; `train` is one seed's.
+    `unused`: messages by idle keys of the group's base. `evaluate`: None for a trial. `members`: a stacked training's
+    runs.
     """
 
     name: str
@@ -64,27 +64,26 @@ class Job(NamedTuple):
 
     @property
     def model(self) -> Path:
-        """Return the folder of its checkpoints and weights."""
+        """Return the folder of its model."""
         return Path(self.train.output)
 
     @property
     def is_trained(self) -> bool:
-        """Say if its training has ended."""
         return was_trained(self.model, self.evaluate is not None)
 
 
 def was_trained(model: Path, evaluated: bool) -> bool:
-    """Say if a training has ended in this folder; a trial, not evaluated, may also end by diverging."""
+    """Say if a training has ended here; unevaluated trials may end by diverging."""
     return (model / SEAL).exists() or (not evaluated and (model / DIVERGED).exists())
 
 
 def expand(config: ExperimentConfig, where: str, choices: Choices | None = None) -> list[Job]:
-    """Return all runs with their resolved settings.
+    """Return all runs with resolved settings.
 
-    `choices`: of groups that select; without them, runs have the grid's first values.
+    Without `choices`, runs of groups that select have the grid's first values.
 
     Raises:
-        ConfigError: a run's settings do not validate; the message names the run.
+        ConfigError: a run's settings do not validate; the message names it.
     """
     jobs: list[Job] = []
     for name, group in config.groups.items():
@@ -115,7 +114,7 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
 
 
 def trials(config: ExperimentConfig, where: str) -> list[Job]:
-    """Return the trials of all groups with `select`, each validated at its end.
+    """Return the trials of groups with `select`, each validated at its end.
 
     Raises:
         ConfigError: a trial's settings do not validate; the message names it.
@@ -137,7 +136,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
 def stacks(jobs: Sequence[Job]) -> list[Job]:
     """Group untrained runs of one variant and recipe into stacked trainings.
 
-    Each has its folder in that of its first run. A single remaining run is trained alone.
+    A stack's folder lies in its first run's. Single runs are left out.
     """
     recipes: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
@@ -166,7 +165,7 @@ def conditions(job: Job) -> list[Condition]:
 
 
 def prepare(job: Job) -> None:
-    """Write the files that a job's process reads into its folder.
+    """Write what a job's process reads into its folder.
 
     Raises:
         UserError: the folder holds a run of other settings.
@@ -189,7 +188,7 @@ def prepare(job: Job) -> None:
 
 
 def _says(path: Path, settings: RunConfig) -> bool:
-    """Say if a file has these settings; keys newer than the file have their defaults."""
+    """Say if a file has these settings; keys that it lacks have defaults."""
     try:
         return load_stored(RunConfig, path).changed({"plugins": settings.plugins}) == settings
     except UserError:
@@ -197,14 +196,13 @@ def _says(path: Path, settings: RunConfig) -> bool:
 
 
 def folders_of(job: Job) -> list[Path]:
-    """Return the job's folder, or those of its members."""
     return [member.folder for member in job.members] or [job.folder]
 
 
 def is_done(job: Job) -> bool:
-    """Say if a run is trained and this evaluation of these weights is finished.
+    """Say if a run is trained and its evaluation finished, of these settings and weights.
 
-    For adapters and tracked runs it says no, and their process checks. If the weights were deleted, the records decide.
+    Adapters and tracked runs are left to their process. If the weights were deleted, the records decide.
 
     Raises:
         UserError: the weights are gone, and the evaluation is unfinished, damaged or another.
@@ -235,7 +233,6 @@ def is_done(job: Job) -> bool:
 
 
 def _is_asked(job: Job, request: Mapping[str, Any]) -> bool:
-    """Say if a stored evaluation is the job's."""
     assert job.evaluate is not None
     variant = job.variant if job.variant != job.name else ""
     asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
@@ -257,7 +254,7 @@ def _refuse_twice(jobs: Sequence[Job], where: str) -> None:
 
 
 def _one_variant_a_recipe(jobs: Sequence[Job]) -> list[Job]:
-    """Give runs of equal recipe and evaluation the variant name of the first."""
+    """Name runs of equal recipe and evaluation after the first one's variant."""
     names: dict[tuple[str, str], str] = {}
     for job in jobs:
         names.setdefault(_whole(job), job.variant if job.variant not in names.values() else job.name)
@@ -270,7 +267,7 @@ def _whole(job: Job) -> tuple[str, str]:
 
 
 def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -> None:
-    """Refuse a run or label that no record will have, before anything is trained."""
+    """Refuse a run or label that no record will have."""
     if side.run not in evaluations:
         raise ConfigError(f"{place}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
     own = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
@@ -281,19 +278,17 @@ def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -
 
 
 def _label(group: str, member: Member, where: str) -> str:
-    """Return the key of a run in the experiment's file, for messages."""
     return f"{where}: groups.{cut(group)}.{'select, trial ' if member.tries else 'runs.'}{cut(member.name)}"
 
 
 def _part(name: str, label: str) -> str:
-    """Return a name as one part of a path, so that a run's folder stays in its group's."""
+    """Return a name as one part of a path."""
     if not name.isprintable() or not (part := file_name(name)):
         raise ConfigError(f"{label}: {shown(name)} cannot name the folder of a group or run: choose another name")
     return part
 
 
 def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str, Any], where: str) -> Job:
-    """Resolve the settings of one training."""
     label = _label(group, member, where)
     below = [SELECTION_FOLDER] if member.tries else []
     folder = Path(config.output, _part(group, label), *below, _part(member.name, label))
@@ -319,7 +314,6 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
 
 
 def _evaluation(config: ExperimentConfig, group: Group, member: Member, job: Job, label: str) -> EvalConfig:
-    """Resolve the settings of a run's evaluation."""
     found, _ = resolve(EvalConfig, group.evaluate, group.evaluate_runs.get(member.of, {}), label, label)
     if config.max_examples is not None:
         most = config.max_examples

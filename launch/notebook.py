@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """An example coloured by role: HTML in a notebook, colours in a terminal."""
+    """An example by role: HTML in a notebook, colours in a terminal."""
 
     view: View
 
@@ -51,7 +51,7 @@ class Shown:
 
 
 def show(config: DataConfig | RunConfig, index: int = 0, split: str = "train") -> Shown:
-    """Show one example token by token; unsupervised tokens are grey.
+    """Show one example by token; unsupervised tokens are grey.
 
     Raises:
         UserError: there is no such split or index.
@@ -67,11 +67,11 @@ class Report:
     folder: Path
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the conditions with their rates and intervals."""
+        """Return the conditions with rates and intervals."""
         return self._table("conditions")
 
     def verdicts(self) -> pd.DataFrame:
-        """Return the comparisons with difference, interval and verdict; perhaps no rows."""
+        """Return the comparisons with difference, interval and verdict."""
         return self._table("verdicts")
 
     def figures(self) -> dict[str, Path]:

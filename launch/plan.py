@@ -35,14 +35,14 @@ Variants = Mapping[str, list[Job]]
 
 
 class Compared(NamedTuple):
-    """One side of a comparison: its runs and condition, None if none fits."""
+    """One side of a comparison; `condition` is None if none fits."""
 
     jobs: list[Job]
     condition: Condition | None
 
     @property
     def seeds(self) -> float:
-        """Count the seeds as `smallest_difference` does: infinite for an untrained pretrained model."""
+        """Count the seeds; infinite for an untrained pretrained model."""
         kept = not any(job.train.train.total_steps or isinstance(job.train.model, DecoderSettings) for job in self.jobs)
         return math.inf if kept else len(self.jobs)
 
@@ -54,10 +54,10 @@ def print_plan(
     spread: float | None = None,
     console: Console | None = None,
 ) -> list[Job]:
-    """Print an experiment's plan without its cost; return its trials and runs.
+    """Print an experiment's plan without costs; return its trials and runs.
 
-    `rate`: the assumed rate of the baseline. `spread`: the assumed standard deviation of seeds. By default they are
-    estimated from finished runs, or `RATE` and `SPREADS`.
+    `rate`: the baseline's assumed rate. `spread`: the assumed standard deviation of seeds. Defaults: finished runs', or
+    `RATE` and `SPREADS`.
 
     Raises:
         UserError: as `expand`, or a diagnostic does not fit its data.
@@ -74,7 +74,7 @@ def print_plan(
 
 
 def check_programs(jobs: Sequence[Job]) -> None:
-    """Print the splits of given programs, before anything untrained begins.
+    """Print the split sizes of given programs of untrained runs.
 
     Raises:
         ConfigError: training, validation or a diagnostic has no programs, or a diagnostic does not fit its data.
@@ -89,7 +89,7 @@ def check_programs(jobs: Sequence[Job]) -> None:
 
 
 def comparisons_of(config: ExperimentConfig, jobs: Sequence[Job]) -> Sequence[Comparison]:
-    """Return the comparisons that the experiment's report will make.
+    """Return the comparisons of the experiment's report.
 
     Raises:
         ConfigError: a diagnostic does not fit its data.
@@ -188,7 +188,7 @@ def _decidable(
     rate: float | None,
     spread: float | None,
 ) -> list[str]:
-    """Write a comparison's cells: seeds, outcomes, assumptions, and what each level can decide."""
+    """Write a comparison's cells: seeds, outcomes, assumptions, and decisions by level."""
     seeds, metric = f"{len(sides[1].jobs)} to {len(sides[0].jobs)}", comparison.metric
     found = [side.condition for side in sides if side.condition is not None]
     if len(found) < len(sides):
@@ -213,7 +213,6 @@ def _decidable(
 
 
 def _assumptions(metrics: set[str], any_records: bool) -> str:
-    """Write what the table of power assumes."""
     usual = "; ".join(
         f"{100 * spread:.0f} of {metric.replace('_', ' ')}s ({100 * low:.0f} to {100 * high:.0f} in half of results/study's recipes)"
         for metric, (spread, low, high) in SPREADS.items()
@@ -235,7 +234,6 @@ def _assumptions(metrics: set[str], any_records: bool) -> str:
 
 
 def _records(jobs: Sequence[Job]) -> pd.DataFrame:
-    """Read the records of runs with this evaluation."""
     with contextlib.suppress(UserError):
         folders = [Path(job.folder, EVALUATION) for job in jobs]
         requests = [read_request(one) if (one / REQUEST).exists() else {} for one in folders]
@@ -250,7 +248,6 @@ def _records(jobs: Sequence[Job]) -> pd.DataFrame:
 
 
 def _rates(records: pd.DataFrame, side: Compared, metric: str) -> pd.Series:
-    """Return each run's rate in the records."""
     share, count = FRAMES.get(metric, ("right", ""))
     if side.condition is None or share not in records:
         return pd.Series(dtype=float)

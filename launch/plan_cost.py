@@ -1,4 +1,4 @@
-"""Cost of an experiment's trainings: tokens, FLOPs, time and memory, from real steps."""
+"""Cost of an experiment's trainings, from real optimizer steps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ IN_ANY_STEP = (
 
 
 def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console | None = None) -> None:
-    """Print the cost of all untrained runs, runs of equal cost in one row."""
+    """Print the cost of untrained runs, equal runs in one row."""
     console = console or Console()
     alike: dict[str, list[Job]] = {}
     for job in jobs:
@@ -89,13 +89,13 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
 
 
 def _shape(train: RunConfig) -> str:
-    """Return the settings that a step's cost depends on, as JSON."""
+    """Return the settings that determine a step's cost, as JSON."""
     left_out: Any = {"name": True, "output": True, "tracking": True, "plugins": True, "train": {*IN_ANY_STEP}}
     return json.dumps(train.model_dump(mode="json", exclude=left_out), sort_keys=True)
 
 
 def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
-    """Measure a run's cost in a new process, which has no memory of the others."""
+    """Measure a run's cost in a fresh process."""
     import torch
 
     from remedy.train.trial import Cost

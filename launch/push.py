@@ -1,4 +1,4 @@
-"""`remedy push`: a finished model or dataset with its card, to the Hugging Face hub."""
+"""`remedy push`: a model or data set to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def push(
 
 
 def _files(folder: Path) -> tuple[str, list[str]]:
-    """Return the kind of a folder's repository, and its verified files."""
+    """Return a folder's kind of repository and its verified files."""
     if (folder / MANIFEST).is_file():
         manifest = read_manifest(folder)
         beside = tokenizer_files(path.name for path in folder.iterdir() if path.is_file())

@@ -1,7 +1,7 @@
-"""Settings reference: keys with type, default and description; and `remedy list`.
+"""Settings reference, and `remedy list`.
 
-`--help` of a command and docs/config.md (`python -m remedy.launch.reference docs/config.md`) are made of it. It
-includes classes of plug-ins that are imported.
+`--help` and docs/config.md (`python -m remedy.launch.reference docs/config.md`) are made of it, with the classes of
+imported plug-ins.
 """
 
 from __future__ import annotations
@@ -53,10 +53,7 @@ WIDTH = 100
 
 
 class Shape(NamedTuple):
-    """A type in words, and its settings classes by `kind` ("" without one).
-
-    `holds`: how many of these there may be.
-    """
+    """A type in words, and its settings classes by `kind` ("" without one)."""
 
     words: str
     sections: dict[str, type[Settings]] = {}
@@ -73,17 +70,16 @@ class Row(NamedTuple):
 
     @property
     def below(self) -> str:
-        """Return the key of the field's sections: `train.curriculum.0`, `mixture.NAME`."""
+        """Return the key of its sections: `train.curriculum.0`, `mixture.NAME`."""
         return self.key + {"one": "", "list": ".0", "dict": ".NAME"}[self.shape.holds]
 
 
 def fields(settings: type[Settings]) -> list[Row]:
-    """Return the rows of one class, without its sections."""
     return [_row(name, field) for name, field in settings.model_fields.items()]
 
 
 def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterator[tuple[type[Settings], str, str]]:
-    """Yield a class and those of all sections in it, each with its key and kind."""
+    """Yield a class and its sections, each with its key and kind."""
     yield settings, prefix, kind
     for row in fields(settings):
         for chosen, section in row.shape.sections.items():
@@ -91,7 +87,7 @@ def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterat
 
 
 def as_help(settings: type[Settings]) -> str:
-    """Write the settings of a file for a terminal, with the keys of each section."""
+    """Write the settings of a file for a terminal."""
     lines: list[str] = []
     for row in fields(settings):
         default = {SECTION: "", REQUIRED: " required"}.get(row.default, f" = {row.default}")
@@ -114,7 +110,6 @@ def _row(name: str, field: FieldInfo) -> Row:
 
 
 def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
-    """Describe a type in words, with its settings classes."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _shape(arguments[0], [*arguments[1:], *metadata])
@@ -169,7 +164,7 @@ def _plural(words: str) -> str:
 
 
 def _bounds(metadata: Sequence[Any]) -> str:
-    """Write the limits of a number; pydantic keeps each in its own object."""
+    """Write a number's limits; pydantic keeps each in its own object."""
     limits = [(sign, getattr(mark, name)) for mark in metadata for name, sign in _SIGNS.items() if hasattr(mark, name)]
     words = " and ".join(f"{sign} {_number(limit)}" for sign, limit in limits)
     return f" {words}" if words else ""
@@ -182,7 +177,6 @@ def _number(limit: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """Write a default as YAML; a section's is given by its own keys."""
     if value is PydanticUndefined:
         return REQUIRED
     if isinstance(value, Settings):
@@ -194,14 +188,13 @@ def _value(value: Any) -> str:
 
 
 def settings_class(command: str) -> type[Settings]:
-    """Import the class of a command's YAML file."""
     module, _, name = SETTINGS[command].partition(":")
     found: type[Settings] = getattr(import_module(module), name)
     return found
 
 
 def markdown() -> str:
-    """Write docs/config.md: every settings class, in the order in which the commands use them."""
+    """Write docs/config.md: every settings class, in the commands' order."""
     used: dict[type[Settings], dict[str, dict[str, None]]] = {}
     table = ["| command | file |\n|---|---|"]
     for command in SETTINGS:
@@ -278,7 +271,6 @@ def print_choices(
 
 
 def _of_docstring(name: str, choice: Any) -> str:
-    """Return the first paragraph of its docstring."""
     return " ".join((inspect.getdoc(choice) or "").split("\n\n")[0].split())
 
 

@@ -19,12 +19,12 @@ def rewrite(
     file: Annotated[Path, typer.Argument(help="a Python file")],
     only: Annotated[MaybeTexts, typer.Option(help="a rewrite to apply, once for each (default: all)")] = None,
 ) -> None:
-    """Print a file with its functions rewritten so that they do the same in smaller steps."""
+    """Print a file with its functions rewritten in smaller steps."""
     show_source(rewritten(file, only or []))
 
 
 def rewritten(file: Path, only: Sequence[str]) -> str:
-    """Return the file's source after the named rewrites, by default all.
+    """Return the file's source after these rewrites, by default all.
 
     A marked function stays as it is.
 

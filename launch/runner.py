@@ -1,7 +1,7 @@
-"""Processes that do an experiment's jobs: trials, then runs, then the report.
+"""Processes that do an experiment's jobs: trials, runs, report.
 
-Some jobs run at a time, each in a process that trains and evaluates as its folder says, unless that is done. With
-several `processes` it starts torchrun.
+Each job has a process that trains and evaluates as its folder says, unless that is done; with several `processes` it
+starts torchrun.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 
 def run(config: ExperimentConfig, where: str) -> Path:
-    """Train and evaluate every run that is not done, and write the report; return its page.
+    """Do every run that is not done, and write the report; return its page.
 
     Raises:
         UserError: a run failed (the others are finished first; the message names the log), its folder holds a run of
@@ -82,7 +82,7 @@ def run(config: ExperimentConfig, where: str) -> Path:
 
 
 def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> Path:
-    """Report over the runs that are done, as `report_all`.
+    """Report over finished runs.
 
     Raises:
         UserError: as `report_all`, or trials are not finished.
@@ -94,10 +94,7 @@ def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> 
 
 
 def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
-    """Write down the experiment's runs and comparisons, before anything is trained.
-
-    Once a run is evaluated, no plan is written any more.
-    """
+    """Write down the experiment's runs and, before any evaluation, its comparisons."""
     list_runs(config, jobs)
     folder = Path(config.output)
     if (folder / PLAN).exists() or not any((job.folder / EVALUATION / REQUEST).exists() for job in jobs):
@@ -105,7 +102,6 @@ def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
 
 
 def list_runs(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
-    """Write down the experiment's runs."""
     folder = Path(config.output)
     write_runs(folder, {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs})
 
@@ -113,7 +109,7 @@ def list_runs(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
 def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False) -> Path:
     """Write the report over all evaluated runs; return its page.
 
-    Tracked runs also put it on W&B. `partial`: judge recipes with missing runs.
+    Tracked runs log it to W&B. `partial`: judge recipes with missing runs.
 
     Raises:
         UserError: no run is evaluated, or as `report`.
@@ -134,7 +130,6 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
 
 
 def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
-    """Do the stacked trainings, then all jobs."""
     if at_once := stacks(jobs):
         count = sum(len(one.members) for one in at_once)
         _do_all(config, at_once, f"{count} seeds in {len(at_once)} trainings")
@@ -142,7 +137,7 @@ def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
 
 
 def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
-    """Do all jobs, those with most rows first, so that no long one is left for the end."""
+    """Do all jobs, the longest first."""
     print(f"{what}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
     waiting = sorted(jobs, key=lambda job: -job.train.train.total_steps * job.train.train.batch_size)
     running: dict[str, tuple[Job, BaseProcess]] = {}
@@ -182,10 +177,9 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
 
 
 def _context() -> Any:
-    """Choose how processes start: forked from one that has imported what they need.
+    """Choose how processes start: forked from one with their imports.
 
-    Libraries of other systems than Linux may not survive a fork, and CUDA does not: there each process imports for
-    itself.
+    Only Linux's libraries survive a fork, and CUDA does not: otherwise each process imports.
     """
     os.environ["TQDM_DISABLE"] = "1"
     if sys.platform != "linux" or torch.cuda.is_available():
@@ -196,7 +190,6 @@ def _context() -> Any:
 
 
 def _problem(path: Path, status: int) -> str:
-    """Return what went wrong in the process of this log, or ""."""
     if not status:
         return ""
     said = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last word is a table
@@ -204,7 +197,7 @@ def _problem(path: Path, status: int) -> str:
 
 
 def last_line(path: Path, start: str = "") -> str:
-    """Return the last line of a log that begins with `start`, or ""."""
+    """Return a log's last line that begins with `start`, or ""."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
@@ -214,14 +207,14 @@ def last_line(path: Path, start: str = "") -> str:
 
 
 class Board:
-    """Status of all runs: a line at each change, and now and then for each running one."""
+    """Status lines of all runs, at changes and now and then."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.begin = time.monotonic()
         self.said: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
 
     def show(self, ended: Mapping[str, str], running: Mapping[str, Path]) -> None:
-        """Print changes of state. `ended`: errors or ""; `running`: logs, whose last lines are shown."""
+        """Print changes. `ended`: errors or ""; `running`: logs to quote."""
         now = time.monotonic()
         for name in [*ended, *running]:
             before, since = self.said[name]
@@ -233,9 +226,9 @@ class Board:
 
 
 def begun(folders: Sequence[Path], log: Path, processes: int, threads: int) -> None:
-    """Do the work of a process that an experiment started, with its output in `log`.
+    """Do the work of an experiment's process, with its output in `log`.
 
-    It ends with the experiment, however that ends; a training then leaves a checkpoint.
+    It ends with the experiment; a training then leaves a checkpoint.
     """
     with log.open("wb") as file:
         for stream in (1, 2):
@@ -253,7 +246,7 @@ def _end_with_experiment() -> None:
 
 
 def do(folders: Sequence[Path], processes: int, threads: int) -> None:
-    """Train the run of a folder unless that is done, then evaluate it; stack several folders' runs.
+    """Train a folder's run and evaluate it, unless done; stack several folders' runs.
 
     Raises:
         SystemExit: a signal ended it; the status lets a Slurm job requeue.
@@ -296,7 +289,7 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
 
 
 def _train_together(folders: Sequence[Path]) -> None:
-    """Train the runs of these folders at once; their own processes report divergence."""
+    """Train these folders' runs at once; their own processes report divergence."""
     from remedy.train.stacked import train_stacked
 
     runs = [load(RunConfig, folder / TRAIN) for folder in folders]
@@ -310,7 +303,7 @@ def _train_together(folders: Sequence[Path]) -> None:
 
 
 def _on_several(processes: int, module: str, *words: str) -> None:
-    """Run a module under torchrun, one process per GPU. It ends with this process."""
+    """Run a module under torchrun, one process per GPU, until this process ends."""
     # Its own way to start Python would let the working folder come first in the search path.
     options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
     torchrun = module_command("torch.distributed.run", *options, *module_command(module, *words))
@@ -318,7 +311,7 @@ def _on_several(processes: int, module: str, *words: str) -> None:
     passed_on: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        """Signal the processes themselves: torchrun would die of one signal, and allow 30 s at the other."""
+        """Signal torchrun's processes: it dies of one signal and allows 30 s at the other."""
         passed_on.append(number)
         launcher = psutil.Process(launched.pid)
         for process in launcher.children() or [launcher]:

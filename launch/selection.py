@@ -16,7 +16,7 @@ from remedy.train.config import DIVERGED
 
 
 def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
-    """Return what each variant chooses by its trials, and write a record of it.
+    """Return what each variant chooses by its trials, and record it.
 
     Raises:
         UserError: a trial is not finished, or none of a variant's has a finite loss.
@@ -42,9 +42,9 @@ def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
 
 
 def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
-    """Return the settings that a variant tried, with their figures; the first best is chosen.
+    """Return a variant's tried settings with figures; the first best is chosen.
 
-    A setting under which any seed diverged is not chosen.
+    A setting with a diverged seed is not chosen.
 
     Raises:
         UserError: every setting diverged.
@@ -70,7 +70,7 @@ def judged(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
 
 
 def _validation(trial: Job) -> dict[str, float] | None:
-    """Return the validation figures of a trial's model; None if it diverged."""
+    """Return a trial's validation figures; None if it diverged."""
     if (trial.model / DIVERGED).exists():
         return None
     training = read_training(trial.model)

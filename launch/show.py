@@ -48,11 +48,11 @@ def show(
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
     html: Page = None,
 ) -> None:
-    """Show a program's trace, an example or a decoded record by role; what is not supervised is grey.
+    """Show a program's trace, an example or a decoded record by role.
 
-    A program marks the function to start from with `# << START_OF_TRACE`, or defines `f`, to which --input gives arguments. It is run
-    three times, as given programs are. Its settings: format, reveal.*, string_encoding, memory, tracer.* and tokenizer.*, as in a
-    data configuration. For example reveal.spacing=4 reveal.locals=diff format=repl.
+    Unsupervised tokens are grey. A program marks the function to start from with `# << START_OF_TRACE`, or defines `f`,
+    to which --input gives arguments. It is run three times, like all given programs. Its settings: format, reveal.*,
+    string_encoding, memory, tracer.* and tokenizer.*, for example reveal.spacing=4 reveal.locals=diff format=repl.
     """
     path, kind = _found(Path(source), bool(overrides or split))
     what, takes = TAKES[kind]
@@ -77,7 +77,7 @@ def show(
 
 
 def present(view: View, html: Path | None, ids: bool = False, text: bool = False) -> None:
-    """Print a view or its text, or write it as a page."""
+    """Print a view or its text, or write a page."""
     from rich.console import Console  # what follows takes seconds to import
 
     from remedy.eval.view.terminal import page, show_text, show_view
@@ -95,7 +95,7 @@ def present(view: View, html: Path | None, ids: bool = False, text: bool = False
 def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
     """Return the file or folder to show, and what marks it.
 
-    `of_its_data`: show what a run reads, not what it wrote.
+    `of_its_data`: of a run, what it reads.
     """
     if not path.is_dir():
         return path, ".py" if path.suffix == ".py" else ""
@@ -110,7 +110,7 @@ def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
 
 
 def data_set_view(folder: Path, index: int, split: str) -> View:
-    """View one example of a dataset; the roles that runs supervise by default are marked.
+    """View one example of a data set; supervision is the default.
 
     Raises:
         UserError: there is no such example, or a file is missing or damaged.
@@ -132,10 +132,10 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
 def load_source(
     path: Path, overrides: Sequence[str], stored: bool = False, arguments: str | None = None
 ) -> GenerateConfig | RunConfig:
-    """Read the configuration of a dataset or run, or make one for a program's file.
+    """Read a data set's or run's configuration, or make a program's.
 
-    For a program, keys may leave out `data.`, and `arguments` are those of its `f`. `stored`: the file lies in a
-    folder, so it is data and not the user's.
+    A program's settings may leave out `data.`; `arguments` are those of its `f`. `stored`: the file lies in a folder,
+    so it is data.
 
     Raises:
         ConfigError: it is of another kind, or does not validate.
@@ -160,7 +160,7 @@ def load_source(
 
 
 def example_view(settings: Any, path: Path, index: int, split: str) -> View:
-    """View one example; the roles that the run supervises, or the default ones, are marked.
+    """View one example; supervision is the run's, or the default.
 
     `path`: of the settings, for messages.
 

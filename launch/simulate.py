@@ -57,7 +57,7 @@ def simulate(
     forcing: Annotated[str, typer.Option(help="control_flow: what its code allows; others feed true parts")] = "free",
     html: Page = None,
 ) -> None:
-    """Show a model's trace of your program, frame by frame, with the model's own probability of it.
+    """Show a model's trace of your program, with its own probability of each frame.
 
     The program is not run, unless you --check.
 
@@ -72,7 +72,7 @@ def simulate(
 
 
 def settings_of(program: str, arguments: str | None, forcing: str, changes: Mapping[str, Any]) -> EvalConfig:
-    """Make the evaluation settings for one program; `arguments` are those of its `f`.
+    """Make evaluation settings for one program, with `arguments` of its `f`.
 
     Raises:
         ConfigError: a change does nothing here, or the settings do not validate.
@@ -90,10 +90,10 @@ def settings_of(program: str, arguments: str | None, forcing: str, changes: Mapp
 
 
 def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenListener) -> View:
-    """Have a checkpoint write the trace of a program; with `check`, run the program too.
+    """Have a checkpoint write a program's trace; `check` runs the program too.
 
     Raises:
-        UserError: the checkpoint or the program cannot be read, or they do not fit the settings or each other.
+        UserError: checkpoint or program cannot be read, or do not fit the settings or each other.
     """
     [diagnostic] = config.diagnostics
     [forcing] = diagnostic.forcing
@@ -118,7 +118,7 @@ def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenL
 
 
 def prepared(execution: Execution, condition: Condition, tokenizer: TraceTokenizer) -> tuple[Example, Encoded]:
-    """Return the program's example and tokens; without a true trace, its prompt and the end."""
+    """Return the program's example and tokens; untraced, its prompt and the end."""
     example, truth = encoded_execution(execution, condition.data, tokenizer)
     if example.outcome == "ok":
         return example, truth
@@ -135,7 +135,7 @@ def written_view(
     max_new_tokens: int,
     listener: TokenListener,
 ) -> View:
-    """Have a model write the trace of a program, and compare it with the true one if known.
+    """Have a model write a program's trace, beside the true one if known.
 
     Raises:
         UserError: the program's control flow cannot be read, or the prompt is longer than the model's limit.
@@ -173,7 +173,7 @@ def written_view(
 
 
 def _answer(read: ReadTrace, complete: bool) -> dict[str, str]:
-    """Say what value a trace returns or raises, or why it has none."""
+    """Say what a trace returns or raises, or why nothing."""
     if not read.valid:
         why = read.problem or "the end is missing"
         return {"no answer": why if complete else "the limit on tokens came first"}

@@ -1,4 +1,4 @@
-"""`remedy run --slurm`: an experiment's runs as a Slurm array, then the report."""
+"""`remedy run --slurm`: runs as a Slurm array, then the report."""
 
 from __future__ import annotations
 
@@ -53,11 +53,10 @@ cd {cwd}
 
 
 def do_job(settings: ExperimentConfig, where: str, number: int) -> None:
-    """Do one run in this process, which Slurm signals; trials are counted before runs.
+    """Do one run in this process; trials are counted before runs.
 
     Raises:
-        UserError: there is no such run, its folder holds a run of other settings, or the trials before it are not
-            finished.
+        UserError: there is no such run, its folder holds a run of other settings, or the trials are not finished.
     """
     tried, jobs = _alone(settings, where)
     if not 0 <= number < len(tried) + len(jobs):
@@ -73,7 +72,7 @@ def do_job(settings: ExperimentConfig, where: str, number: int) -> None:
 
 
 def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[str], folder: Path) -> None:
-    """Write the scripts of the arrays of trials and runs and of the report; print how to submit.
+    """Write Slurm scripts of trials, runs and report; print how to submit.
 
     Raises:
         UserError: as `expand`, or seeds are to be stacked.
@@ -105,7 +104,7 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
 
 
 def _alone(settings: ExperimentConfig, where: str) -> tuple[list[Job], list[Job]]:
-    """Return the trials and runs; refuse stacked ones."""
+    """Return trials and runs; refuse stacked ones."""
     tried, jobs = trials(settings, where), expand(settings, where)
     if stacked := next((job for job in jobs if job.stacked is not None), None):
         raise UserError(

@@ -162,7 +162,7 @@ def run(
     report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,
     partial: Annotated[bool, typer.Option("--partial", help="with --report-only: judge without missing runs")] = False,
 ) -> None:
-    """Run an experiment from training to report, here or as a Slurm array; what is done is skipped."""
+    """Run an experiment from training to report, here or on Slurm, skipping what is done."""
     from remedy.launch.experiment import ExperimentConfig
 
     ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}

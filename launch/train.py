@@ -1,6 +1,6 @@
-"""Command that trains a model, also under torchrun or deepspeed.
+"""Training of a model, also under torchrun or deepspeed.
 
-`python launch/train.py CONFIG [key=value ...]`, or the same under `torchrun` or `deepspeed`.
+`python launch/train.py CONFIG [key=value ...]`, or the same under a launcher.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ GRACE = 60.0
 
 
 def given_programs(config: RunConfig) -> list[str]:
-    """Return messages on a run's given programs: the size of each split, and `untraced`.
+    """Describe the splits of a run's given programs, and untraced ones.
 
     Raises:
-        ConfigError: there are none to train or to validate on.
+        ConfigError: there are none to train or validate on.
         UserError: as `untraced`.
     """
     from remedy.data_gen.examples import untraced
@@ -99,7 +99,7 @@ def train(
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Leave with the status of a stopped training."""
+    """Exit with a stopped training's status."""
     from remedy.train.processes import Stopped, leave
 
     try:

@@ -1,6 +1,6 @@
 """Toolkit that tests mitigations for the failures of code world models.
 
-These names are for notebooks. Each is imported at its first use, so that `import remedy` stays quick.
+These names, for notebooks, are imported at their first use: `import remedy` stays quick.
 
     >>> from remedy import DataConfig, examples, spans_text
     >>> data = DataConfig.model_validate({"task": {"kind": "permutation", "length": 4}, "format": "repl"})

@@ -1,7 +1,6 @@
-"""JSON and Parquet files that detect damage.
+"""JSON and Parquet files that detect damage by digests and page checksums.
 
-JSON holds a digest, Parquet has page checksums. Both hold their file name, and a table also its owner. `cure` tells the
-user what to do about damage.
+They hold their file names, and a table its owner. `cure`: advice on damage.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _OWNER, _FILE = b"remedy.owner", b"remedy.file"
 
 
 class DamagedFile(UserError):
-    """A file that is missing, unreadable or not what was written."""
+    """A missing, unreadable or altered file."""
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an object and a digest of it and the file's name, atomically."""
+    """Write an object with a digest, atomically."""
     text = json.dumps({**content, DIGEST_KEY: _json_digest(path, content)}, indent=1)
     write_text(path, text)
 
@@ -71,11 +70,11 @@ def read_table(
 ) -> pa.Table:
     """Read a table that `write_table` wrote, and check its pages.
 
-    `columns`: [] reads the footer alone. `check` refuses a footer by a ValueError; with it, texts stay dictionaries, so
-    that they take no more memory than the footer says.
+    `columns`: [] reads the footer alone. `check` refuses a footer by a ValueError; with it, texts stay dictionaries, no
+    larger than the footer says.
 
     Raises:
-        DamagedFile: with the `cure`; also if the file has another owner or another name.
+        DamagedFile: with the `cure`; also for another owner or name.
     """
     with damage_named(path, cure):
         metadata = pq.read_metadata(readable(path))  # first and alone: a damaged file may claim gigabytes
@@ -96,7 +95,7 @@ def read_table(
 
 
 def check_columns(schema: pa.Schema, wanted: Mapping[str, str], others: str = ".*") -> None:
-    """Check the types of columns by regular expressions; `missing` matches no column.
+    """Check column types by regular expressions; `missing` matches no column.
 
     Raises:
         ValueError: names the first column that differs.

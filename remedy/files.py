@@ -36,7 +36,7 @@ Folder = Annotated[str, AfterValidator(_not_empty)]
 
 
 def file_name(name: str) -> str:
-    """Make a file name of at most 100 characters that needs no quotes in a shell.
+    """Make a file name of at most 100 characters without shell syntax.
 
     `characters,seed=1` becomes `characters-seed-1`.
     """
@@ -59,11 +59,11 @@ def readable(path: Path, most_bytes: int = 1 << 40) -> Path:
 
 
 def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
-    """Read the text of a plain file of bounded size.
+    """Read a plain file's text.
 
     Raises:
         OSError: as `readable`.
-        UnicodeDecodeError: it is not text in this encoding.
+        UnicodeDecodeError: it is not in this encoding.
     """
     with readable(path, most_bytes).open(encoding=encoding) as file:
         return file.read(os.fstat(file.fileno()).st_size)  # bounded: files of /proc claim 0 bytes, and some never end
@@ -94,7 +94,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise the block's OSErrors as errors about `path`, not a hidden file."""
+    """Make the block's OSErrors name `path`, not a hidden file."""
     try:
         yield
     except OSError as error:
@@ -104,7 +104,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def clear_partials(folder: Path) -> None:
-    """Remove partial files that dead processes of this machine left."""
+    """Remove partial files of this machine's dead processes."""
     for path in folder.glob(".*.partial"):
         host, process = path.name.split(".")[-3:-1]
         if host == _HOST and not psutil.pid_exists(int(process)):

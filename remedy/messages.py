@@ -57,7 +57,7 @@ def _escape(character: str) -> str:
 
 
 def as_markdown(text: str) -> str:
-    """Escape a text so that it holds no Markdown tag, link or image."""
+    """Escape Markdown tags, links and images."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escaped(text, "\n")).replace("](", "]\\(")
 
 

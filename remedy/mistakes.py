@@ -75,7 +75,6 @@ def _keys(settings: type[BaseModel], depth: int, prefix: str = "") -> Iterator[s
 
 
 def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
-    """Yield the settings classes in types and registries."""
     for annotation in types:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             yield annotation
@@ -88,7 +87,7 @@ def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
 
 
 def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
-    """Make a validator's error for unknown keys; `hints` say what to do, by key."""
+    """Make a validator's error for unknown keys, with `hints` by key."""
     says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
     return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
 
@@ -106,7 +105,7 @@ def explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
 
 
 def _explain_place(path: tuple[str, ...], errors: Sequence[ErrorDetails]) -> Iterator[str]:
-    """Yield the lines of one place; several errors are one value of several types."""
+    """Yield one place's lines; several errors are one value of several types."""
     key, first = cut(".".join(path)), errors[0]
     if first["type"] == "unknown_keys":
         for name, hint in first["ctx"]["hints"].items():
@@ -130,7 +129,7 @@ def _unknown(path: Sequence[str], name: str, hint: str) -> str:
 
 
 def place_of(data: Any, detail: ErrorDetails) -> list[str]:
-    """Return the path of a mistake as the user writes it, without pydantic's union branches."""
+    """Return a mistake's path as users write it, without pydantic's union branches."""
     path: list[str] = []
     for part in detail["loc"]:
         in_list = isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)

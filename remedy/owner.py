@@ -1,6 +1,6 @@
-"""Folder locks that let one process alone write.
+"""Folder locks (`flock`), so that one process alone writes.
 
-They are `flock` locks: one ends with its process, and on NFS it also holds between machines.
+A lock ends with its process, and on NFS holds between machines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
     """Lock a folder, or a `part` of the work in it, for one writer.
 
     Raises:
-        UserError: another process holds the lock, or the file system has none.
+        UserError: another process holds it, or the file system has no locks.
         OSError: the folder cannot be made or written to.
     """
     path = folder / (FILE + part)

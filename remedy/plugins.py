@@ -1,8 +1,7 @@
-"""Plug-ins: user modules that register tasks, mixers, formats and other choices.
+"""Plug-ins: user modules that register tasks, mixers, formats and others.
 
-`plugins` in a configuration and `--plugin` name them. Installed packages declare entry points, imported at the first
-unknown name. Plug-ins run with the user's rights, so those that stored settings name are not imported, only named in
-errors.
+`plugins` in configurations and `--plugin` name them. Entry points of installed packages are imported at the first
+unknown name. Plug-ins have the user's rights, so errors only name those of stored settings.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class PluginError(Exception):
 
 
 def load_plugin(name: str) -> str:
-    """Import a module, file or folder; return its name with an absolute path.
+    """Import a module, file or folder; return its lasting name.
 
     Raises:
-        PluginError: it cannot be imported, or another plug-in has its name.
+        PluginError: it cannot be imported, or another has its name.
     """
     path = Path(name).absolute() if name.endswith(".py") or os.sep in name else None
     module = name if path is None else path.stem
@@ -60,7 +59,7 @@ def load_plugin(name: str) -> str:
 
 
 def ask_for_plugins(names: Iterable[str]) -> None:
-    """Import the plug-ins of the command line, for all its configurations.
+    """Import the command line's plug-ins.
 
     Raises:
         PluginError: as `load_plugin`.
@@ -73,20 +72,20 @@ def asked_plugins() -> tuple[str, ...]:
 
 
 def note_plugins(names: Any, path: Path) -> None:
-    """Remember the plug-ins of stored settings for `missing_plugins`."""
+    """Remember stored settings' plug-ins for `missing_plugins`."""
     if isinstance(names, (list, dict)):
         _of_stored_settings.update(dict.fromkeys(map(str, names), path))
 
 
 def missing_plugins() -> str:
-    """Write the end of an error that names stored plug-ins not imported."""
+    """Write an error's end: stored plug-ins that are not imported."""
     missing = [name for name in _of_stored_settings if _loaded.keys().isdisjoint((name, Path(name).stem))]
     options = " ".join(f"--plugin {name!r}" for name in missing)
     return options and f"; {_of_stored_settings[missing[0]]} names plug-ins: give {options} if you trust them"
 
 
 def load_known_plugins() -> bool:
-    """Import plug-ins of installed packages and the parent process; return if any were new.
+    """Import installed packages' and the parent's plug-ins; say if any were new.
 
     Raises:
         PluginError: one cannot be imported.
@@ -101,7 +100,7 @@ def load_known_plugins() -> bool:
 
 
 def plugins_section() -> dict[str, dict[str, str]]:
-    """Return the `plugins` section of outputs, with digests of their sources."""
+    """Return an output's `plugins`, with digests of their sources."""
     return {"plugins": dict(sorted(_loaded.items()))} if _loaded else {}
 
 
@@ -126,7 +125,6 @@ def _is_at(origin: str | None, path: Path) -> bool:
 
 
 def _digest(module: ModuleType) -> str:
-    """Hash the sources of a module's package, or its file and helpers."""
     top = sys.modules[module.__name__.split(".")[0]]
     file = Path(top.__file__ or module.__file__ or "")
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else _with_helpers(file)
@@ -137,7 +135,7 @@ def _digest(module: ModuleType) -> str:
 
 
 def _with_helpers(file: Path) -> list[Path]:
-    """List a module's file and the files beside it that it imports."""
+    """List a module's file and those beside it that it imports."""
     files = [file]
     for source in files:  # grows below
         for node in ast.walk(_parsed(source)):

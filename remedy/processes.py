@@ -1,4 +1,4 @@
-"""Process ranks, and child processes that import nothing from the working folder."""
+"""Process ranks, and child processes that ignore the working folder's modules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ multiprocessing.util._args_from_interpreter_flags = lambda: [*_inherited(), SAFE
 
 
 def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
-    """Return the output of a short program, run isolated in an empty folder.
+    """Return a short program's output, run isolated in an empty folder.
 
     Raises:
         ConfigError: it prints nothing or fails.
@@ -57,7 +57,7 @@ def module_command(module: str, *words: str) -> list[str]:
 
 
 class Process(NamedTuple):
-    """One process of a run, with its rank over all machines and on its own."""
+    """One process of a run, with its ranks over all machines and locally."""
 
     rank: int
     local_rank: int
@@ -70,10 +70,10 @@ class Process(NamedTuple):
 
 
 def this_process() -> Process:
-    """Read this process's ranks from torchrun's variables; without them it is alone.
+    """Read this process's ranks from torchrun's variables, if any.
 
     Raises:
-        UserError: the variables are incomplete or contradict each other.
+        UserError: they are incomplete or contradict each other.
     """
     variables_set = {key: os.environ[key] for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if key in os.environ}
     try:

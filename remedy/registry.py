@@ -1,4 +1,4 @@
-"""Registries of choices that a configuration makes by name."""
+"""Registries of choices by name."""
 
 from __future__ import annotations
 
@@ -103,7 +103,6 @@ def by_kind(registry: Registry[Any], default: str | None = None) -> ByKind:
 
 
 def _refuse_keys_of_others(registry: Registry[Any], kind: str, value: Mapping[str, Any]) -> None:
-    """Refuse keys of other kinds: the user may have changed the kind alone."""
     hints = {}
     for key in value:
         having = [other for other, settings in registry.items() if key in settings.model_fields]

@@ -47,7 +47,7 @@ class TraceReward:
         """Take the weights of `parts`, by default `prefix` alone.
 
         Raises:
-            UserError: a part is unknown, a weight is not positive, the format has no text, or the tokenizer lacks its
+            UserError: an unknown part, a weight that is not positive, a format without text, or a tokenizer without
                 special tokens.
         """
         self.parts = dict(parts or {"prefix": 1.0})
@@ -96,7 +96,7 @@ class TraceReward:
         return sum(weight * PARTS[name](score) for name, weight in self.parts.items()) / sum(self.parts.values())
 
     def _pieces(self, ids: Sequence[int]) -> list[Piece]:
-        """Split ids into texts and special tokens, up to the first end of text."""
+        """Split ids into texts and special tokens, to the first end."""
         parsed: list[Piece] = []
         text: list[int] = []
         for token in [*ids, None]:  # None: the end, at which the last text is decoded

@@ -57,7 +57,7 @@ def _stream_key(seed: int, stream: int) -> int:
 
 
 def key(seed: int, stream: int, index: int, attempt: int = 0) -> int:
-    """Derive the key of one attempt at an example, in the stream of its split or one above."""
+    """Derive the key of an example's attempt, in a split's or other stream."""
     return mix(mix(_stream_key(seed, stream) + (index + 1) * _GOLDEN) + attempt * _GOLDEN)
 
 
@@ -75,7 +75,7 @@ def permutation(seed: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def bits(key: int, position: int) -> int:
-    """Return the 64 random bits of one position."""
+    """Return 64 random bits."""
     return mix(key + (position + 1) * _GOLDEN)
 
 
@@ -91,7 +91,6 @@ def below(random_bits: int, n: int) -> int:
 
 
 def below_array(random_bits: U64, n: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Apply `below` elementwise."""
     return (((random_bits >> np.uint64(32)) * np.asarray(n, np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
@@ -112,5 +111,4 @@ class Draws:
         return options[self.integer(0, len(options) - 1)]
 
     def text(self, alphabet: str, low: int, high: int) -> str:
-        """Draw a string of low to high characters."""
         return "".join(self.choice(alphabet) for _ in range(self.integer(low, high)))

@@ -1,8 +1,8 @@
 """Typed settings from YAML, and the one way to change them.
 
-Files that a user names are trusted, and their plug-ins imported (`load`, `resolve`). Settings stored with a model or
-results are data (`read_stored`, `load_stored`). The string below a field describes it in `--help` and docs/config.md.
-Changes have the form `{"reveal.spacing": 4}`. Mistakes raise ConfigError.
+Files that a user names are trusted, and their plug-ins imported (`load`, `resolve`); stored settings are data
+(`read_stored`, `load_stored`). The string below a field describes it in `--help` and docs/config.md. Changes have the
+form `{"reveal.spacing": 4}`. Mistakes raise ConfigError.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class UserError(Exception):
 class ConfigError(UserError):
     """Configuration that does not validate; the message names file, key and value.
 
-    `keys`: the keys at fault. `idle`: messages about keys that do nothing.
+    `keys`: those at fault. `idle`: messages by keys that do nothing.
     """
 
     def __init__(self, message: str, keys: Iterable[str] = (), idle: Mapping[str, str] | None = None) -> None:
@@ -123,7 +123,7 @@ class _StoredLoader(_Loader):
 
 
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
-    """Read a user's YAML file with its plug-ins, apply `a.b=value` overrides, and validate."""
+    """Read a user's YAML file with overrides, import its plug-ins, and validate."""
     return resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")[0]
 
 
@@ -135,10 +135,10 @@ def load_stored(model: type[S], path: Path) -> S:
 def resolve(
     model: type[S], data: Mapping[str, Any], changes: Mapping[str, Any], where: str, of_changes: str = ""
 ) -> tuple[S, dict[str, str]]:
-    """Validate a user's settings with changes; also return keys left out, with messages.
+    """Validate a user's settings with changes; also return messages by dropped keys.
 
-    A change to null removes a key whose setting cannot be null. `of_changes` names the changes in messages. If it is
-    empty, several runs share `data`, and keys of it that do nothing here are left out.
+    A change to null drops a key whose setting cannot be null. `of_changes` names the changes in messages; if empty,
+    several runs share `data`, and its idle keys are dropped.
     """
     settings = apply_changes(data, changes, of_changes or where)
     plugins = dict.fromkeys([*_import_plugins(settings, where), *asked_plugins()])
@@ -163,7 +163,7 @@ def resolve(
 
 
 def take_out(settings: dict[str, Any], key: str) -> Any:
-    """Remove a dotted key and return its value, or `ABSENT`."""
+    """Remove a dotted key; return its value, or `ABSENT`."""
     *sections, last = key.split(".")
     for section in sections:
         settings = settings.get(section, {}) if isinstance(settings, dict) else {}
@@ -185,7 +185,7 @@ def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
 
 
 def read_stored(path: Path) -> dict[str, Any]:
-    """Read settings stored with a model or results, without importing their plug-ins.
+    """Read stored settings without importing their plug-ins.
 
     Raises:
         OSError: as `readable`.
@@ -210,7 +210,6 @@ def _parsed(text: str, where: str, stored: bool = False) -> Any:
 
 
 def _import_plugins(data: Mapping[str, Any], where: str) -> list[str]:
-    """Import the plug-ins that settings name; return their lasting names."""
     names = data.get("plugins", ())
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{where}: plugins: must be a list of modules, such as [my_tasks]")
@@ -234,7 +233,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
 def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return a copy of `data` with every `a.b.0.c: value` set.
 
-    Keys of the data that contain dots are matched whole, also below a mapping of changes (`set.reveal.spacing=4`).
+    Keys of the data with dots are matched whole, also below mappings of changes (`set.reveal.spacing=4`).
     """
     result: dict[str, Any] = copy.deepcopy(dict(data))
     for key, value in changes.items():
@@ -243,7 +242,7 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
 
 
 def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1) -> None:
-    """Set one key. `names_before`: names before keys with dots, negative if there are none."""
+    """Set one key; `names_before`: names before keys with dots, else negative."""
     head: Any
     head, _, rest = key.partition(".")
     if isinstance(target, list):
@@ -264,7 +263,7 @@ def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1
 
 
 def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
-    """Validate `data`; the error has a line for every mistake, after `where`."""
+    """Validate `data`; errors have a line per mistake, after `where`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -286,6 +285,6 @@ def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def dump(config: BaseModel) -> str:
-    """Write the resolved configuration as YAML, with all defaults."""
+    """Write the configuration as YAML, with all defaults."""
     text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return text

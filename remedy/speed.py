@@ -26,7 +26,7 @@ class Speed:
 
 
 def duration(seconds: float | None) -> str:
-    """Write seconds as `2 min 05 s`; None and 0 are empty."""
+    """Write seconds as `2 min 05 s`; "" if unknown."""
     if not seconds:
         return ""
     minutes, rest = divmod(round(seconds), 60)

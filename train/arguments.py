@@ -42,10 +42,10 @@ LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
 
 
 def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
-    """Build a run's DeepSpeed JSON from its settings or from its file.
+    """Build a run's DeepSpeed JSON from its settings or file.
 
     Raises:
-        ConfigError: the file cannot be read, or repeats what other settings say.
+        ConfigError: the file cannot be read, or repeats other settings.
     """
     zero: dict[str, Any] = {"stage": 1, "stage3_gather_16bit_weights_on_model_save": True}
     if settings.file is not None:
@@ -64,7 +64,7 @@ def zero_stage(settings: TrainSettings) -> int:
 
 
 def join(on_cpu: bool) -> None:
-    """Join the process group through DeepSpeed; without a launcher, make a group of one.
+    """Join the process group through DeepSpeed, alone if there is no launcher.
 
     Raises:
         ConfigError: DeepSpeed is not installed.
@@ -89,10 +89,9 @@ def join(on_cpu: bool) -> None:
 
 
 def gather_by_layer(decoder: DecoderForCausalLM) -> None:
-    """Let ZeRO-3 gather weights once per layer call.
+    """Let ZeRO-3 gather weights once per layer call, not per submodule call.
 
-    By default it gathers them in every call of a submodule. The mixer is called for each group of packed examples, and
-    processes with different numbers of groups would deadlock.
+    The mixer is called for each group of packed examples; processes with different numbers of groups would deadlock.
     """
     from deepspeed.utils import set_z3_leaf_modules
 
@@ -114,7 +113,7 @@ def _read(file: str) -> dict[str, Any]:
 
 
 def to_universal(checkpoint: Path, step: int) -> None:
-    """Convert a checkpoint to DeepSpeed's universal form, replacing an earlier attempt.
+    """Convert a checkpoint to DeepSpeed's universal form.
 
     Raises:
         UserError: DeepSpeed cannot convert it; the message ends with its reason.
@@ -134,8 +133,8 @@ def to_universal(checkpoint: Path, step: int) -> None:
 class FixUniversalOptimizerState(TrainerCallback):
     """Workaround for two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
 
-    All parameters share one step counter, which each advances, so that Adam's bias correction runs ahead. And every
-    group gets the hyperparameters of the first, so that norms and biases decay like weights.
+    All parameters share one step counter, which each advances, so that Adam's bias correction runs ahead. Every group
+    gets the hyperparameters of the first, so that norms and biases decay.
     """
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
@@ -151,11 +150,10 @@ class FixUniversalOptimizerState(TrainerCallback):
 
 
 def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
-    """Keep the weights of a pretrained model in bfloat16 on a CPU; return the Trainer's options.
+    """Convert a pretrained model to bfloat16 on a CPU; return the Trainer's options.
 
-    Autocast alone would cast the weights in every step. For full fine-tuning the linear layers are in bfloat16, and
-    autocast keeps activations in float32. With LoRA the adapters and activations are in bfloat16 like the frozen
-    weights, without autocast.
+    Autocast alone would cast the weights in every step. Full fine-tuning converts the linear layers, and autocast keeps
+    activations in float32. With LoRA, adapters and activations are in bfloat16 too, without autocast.
     """
     adapted = hasattr(model, "get_base_model")
     base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
@@ -181,10 +179,10 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
 
 
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:
-    """Build Hugging Face's arguments for `world_size` processes; this joins the process group.
+    """Build Hugging Face's arguments and join the process group.
 
     Raises:
-        UserError: the batch cannot be divided over the processes, this machine lacks the precision, or the DeepSpeed
+        UserError: the batch cannot be divided over the processes, the machine lacks the precision, or the DeepSpeed
             JSON
         contradicts the settings.
     """

@@ -1,7 +1,7 @@
-"""Checkpoints: sealed when complete, checked on resume, and a run's starting point.
+"""Checkpoints: sealed when complete, checked on resume.
 
-`latest` points at the newest. A kill during saving leaves a folder without a seal. The checkpoint before it is intact,
-since old ones are removed only after the new one is sealed.
+A kill during saving leaves a folder without a seal, and the intact checkpoint before it: old ones are removed only
+after the new one is sealed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Sealed(NamedTuple):
-    """An intact checkpoint, with the step and process count in its seal."""
+    """An intact checkpoint."""
 
     path: Path
     step: int
@@ -54,10 +54,9 @@ class Sealed(NamedTuple):
 
 
 class Checkpoints(TrainerCallback):
-    """Callback that seals each checkpoint, moves `latest` to it and removes old ones.
+    """Callback that seals each checkpoint, points `latest` at it and removes old ones.
 
-    It seals after every process has written its part. The last checkpoints stay, and the best one that each of them
-    names.
+    The newest stay, and the best checkpoint that each of them names.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -81,7 +80,7 @@ class Checkpoints(TrainerCallback):
 
 
 def best_of(folder: Path) -> str | None:
-    """Return the name of the best checkpoint so far when this one was written, if any."""
+    """Return the name of the best checkpoint at the time of this one."""
     with contextlib.suppress(OSError, ValueError, LookupError):  # damaged: nothing to keep for it
         step = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["best_global_step"]
         return None if step is None else f"{PREFIX_CHECKPOINT_DIR}-{step}"
@@ -89,7 +88,7 @@ def best_of(folder: Path) -> str | None:
 
 
 def copy_model(folder: Path, output: Path) -> None:
-    """Copy the model of a checkpoint into the run's folder.
+    """Copy a checkpoint's model into the run's folder.
 
     Raises:
         UserError: the checkpoint is missing or damaged.
@@ -106,7 +105,7 @@ def copy_model(folder: Path, output: Path) -> None:
 
 
 def seal(folder: Path, step: int, world_size: int) -> None:
-    """Write the list of a checkpoint's files, with sizes and digests, atomically."""
+    """Write sizes and digests of a checkpoint's files, atomically."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != SEAL]
     write_json(folder / SEAL, {"step": step, "world_size": world_size, "files": listed(folder, files, digest)})
 
@@ -114,7 +113,7 @@ def seal(folder: Path, step: int, world_size: int) -> None:
 def digest(path: Path) -> int:
     """Return the CRC-32 of a file.
 
-    Above 64 MiB it covers 64 evenly spaced pieces of 1 MiB, so that sealing takes seconds at any size.
+    Above 64 MiB it covers 64 evenly spaced MiB, so that sealing takes seconds.
     """
     size, value = path.stat().st_size, 0
     with path.open("rb") as file:
@@ -138,7 +137,7 @@ def integrity_error(folder: Path) -> str | None:
 def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
     """Find the newest intact checkpoint, and the problem of each newer one.
 
-    It changes nothing, so that every process may call it at once.
+    It only reads, so that every process may call it at once.
     """
     damaged: dict[Path, str] = {}
     for folder in checkpoints(output):
@@ -151,7 +150,7 @@ def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
 
 
 def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> list[str]:
-    """Rename damaged checkpoints, remove unsealed ones, and point `latest` at the intact one.
+    """Rename damaged checkpoints, remove unsealed ones, point `latest` at the intact one.
 
     Returns a sentence about each.
     """
@@ -176,7 +175,7 @@ def checkpoints(output: Path) -> list[Path]:
     """List the checkpoint folders, newest first.
 
     Raises:
-        UserError: one is a link to another folder, which a run would write to or delete from.
+        UserError: one is a link, through which a run would write or delete elsewhere.
     """
     found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
     if links := [p for p in found if p.is_symlink()]:
@@ -189,7 +188,7 @@ def _update_symlink(link: Path, target: str) -> None:
 
 
 class NewSchedule(TrainerCallback):
-    """Callback that puts a resumed run on the learning rate schedule of its new `max_steps`."""
+    """Callback that applies the learning rate schedule of changed `max_steps` on resume."""
 
     def __init__(self, checkpoint: Sealed) -> None:
         self.before = load_stored(RunConfig, checkpoint.path / CONFIG_FILE).train.total_steps
@@ -213,12 +212,12 @@ class NewSchedule(TrainerCallback):
 def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Sealed | None, dict[Path, str]]:
     """Find the checkpoint to resume from, and the problem of each newer one.
 
-    It changes nothing, since other processes look as well.
+    It only reads.
 
     Raises:
-        UserError: the output holds checkpoints or a model without `resume`, or another run's; or `resume` finds a
-            finished model
-        without checkpoints, or a checkpoint beyond `max_steps`.
+        UserError: the output holds checkpoints or a model without `resume`, or another run's; or resume finds only a
+            finished
+        model, or a checkpoint beyond `max_steps`.
     """
     checkpoint, damaged = latest_intact(output)
     if resume:
@@ -248,7 +247,6 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
 
 
 def _check_same_run(config: RunConfig, path: Path) -> None:
-    """Refuse a configuration that differs from the stored one, if there is one."""
     if not path.exists():
         return
     before, now = load_stored(RunConfig, path).model_dump(), config.model_dump()

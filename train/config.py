@@ -25,7 +25,7 @@ MOST_STEPS = 1_000_000_000
 
 
 class Stage(Settings):
-    """A stage of the curriculum: optimizer steps on the run's data with changed settings."""
+    """A stage of the curriculum: steps on the run's data with changed settings."""
 
     steps: int = Field(ge=1, le=MOST_STEPS)
     """Optimizer steps of this stage; where `train.max_steps` is given, its proportion of them."""
@@ -169,7 +169,7 @@ class TrainSettings(Settings):
         return self
 
     def _check_stacked(self) -> None:
-        """Refuse settings under which stacked training differs from training each seed alone."""
+        """Refuse settings whose effect on a stacked seed would differ."""
         for key, given, why in (
             (
                 "deepspeed",
@@ -193,10 +193,9 @@ class TrainSettings(Settings):
         return sum(stage.steps for stage in self.curriculum) or DEFAULT_STEPS
 
     def stage_ends(self) -> list[int]:
-        """Return the step at which each stage ends; without a curriculum, the last step.
+        """Return the last step of each stage, or of the run without a curriculum.
 
-        Stages keep the curriculum's proportions of `max_steps`. Ends are rounded; each stage has at least one step,
-        unless nothing is trained.
+        Stages keep the curriculum's proportions of `max_steps`, rounded. Each has a step, unless nothing is trained.
         """
         total, ends, given = self.total_steps, [0], 0
         if not total:
@@ -209,14 +208,10 @@ class TrainSettings(Settings):
         return ends[1:] or [total]
 
     def supervised(self) -> frozenset[Role]:
-        """Return `loss_roles` as roles."""
         return frozenset(ROLES[name] for name in self.loss_roles)
 
     def weights(self) -> dict[Role, float]:
-        """Return the weight of each supervised role, divided by the smallest.
-
-        So every token counts at least once.
-        """
+        """Return each supervised role's weight, divided by the smallest."""
         given = {ROLES[name]: self.loss_weights.get(name, 1.0) for name in self.loss_roles}
         return {role: weight / min(given.values()) for role, weight in given.items()}
 
@@ -306,7 +301,7 @@ class RunConfig(Configuration):
         return self
 
     def runs(self) -> list[RunConfig]:
-        """Return the runs that these settings describe: one, or with `train.stacked` one per seed."""
+        """Return the runs described: one, or with `train.stacked` one per seed."""
         if self.train.stacked is None:
             return [self]
         seeds = range(self.train.seed, self.train.seed + self.train.stacked)
@@ -324,13 +319,13 @@ class RunConfig(Configuration):
         ]
 
     def stage_data(self) -> list[DataConfig]:
-        """Return the data of each stage; without a curriculum, the run's data."""
+        """Return the data of each stage, or of the run without a curriculum."""
         where = "train.curriculum.{}.set"
         stages = self.train.curriculum
         return [self.data.changed(s.set, where.format(i)) for i, s in enumerate(stages)] or [self.data]
 
     def _sources(self, stages: Sequence[DataConfig]) -> Iterator[tuple[str, DataConfig]]:
-        """Yield the data that training draws from, each with its key in the configuration."""
+        """Yield each training source with its key in the configuration."""
         for number, data in enumerate(stages):
             stage = f"train.curriculum.{number}" if self.train.curriculum else ""
             yield from zip((f"mixture.{name}" for name in self.mixture), self._parts(data))

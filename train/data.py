@@ -1,4 +1,4 @@
-"""Batches from example indices: rows made on the fly or read from shards, and labels."""
+"""Rows from example indices, made on the fly or read from shards, and their batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from remedy.train.config import RunConfig, TrainSettings
 
 @dataclass(frozen=True)
 class Member:
-    """One example of a row: its mixture part ("" without a mixture), data and index."""
+    """One example of a row; `part` is its mixture part or ""."""
 
     part: str
     data: DataConfig
@@ -40,7 +40,7 @@ class Member:
 
 
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Tokens]:
-    """Return the examples at the indices as arrays of tokens."""
+    """Return these examples as token arrays."""
     arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
     if arrays is not None:
         # Of permutations alone, which have no strings.
@@ -53,7 +53,6 @@ def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices
 
 
 def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], strings: Sequence[bool]) -> Tokens:
-    """Convert an example's lists to arrays."""
     arrays = np.array(ids, np.int64), np.array(roles, np.int8), np.array(frames, np.int32), np.array(strings, np.bool_)
     return Tokens(*arrays, np.arange(len(ids)))
 
@@ -61,7 +60,7 @@ def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], s
 def trained_on(
     tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role], special_ids: Mapping[Special, int]
 ) -> Tokens:
-    """Return an example's row: all of it, or with `data.memory` one window drawn by its index."""
+    """Return an example, or with `data.memory` one window drawn by its index."""
     if data.memory is None:
         return tokens
     bits = rng.bits(rng.key(data.seed, rng.WINDOW, index), 0)
@@ -78,7 +77,7 @@ class Rows(Dataset[Tokens]):
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
-        """Return a batch of rows; the DataLoader calls this."""
+        """Return a batch of rows, for the DataLoader."""
         raise NotImplementedError
 
     def members(self, row: int) -> list[Member]:
@@ -86,7 +85,6 @@ class Rows(Dataset[Tokens]):
         raise NotImplementedError
 
     def describe(self, rows: range) -> str:
-        """Name the examples of a range of rows."""
         found: dict[str, list[int]] = {}
         for member in (member for row in rows for member in self.members(row)):
             found.setdefault(member.part, []).append(member.index)
@@ -96,8 +94,7 @@ class Rows(Dataset[Tokens]):
 class TraceDataset(Rows):
     """Rows made on demand.
 
-    The row number decides the curriculum stage, so that a run resumed at any step, on any number of processes, reads
-    the same rows.
+    The row number decides the curriculum stage, so that a run resumed on any number of processes reads the same rows.
     """
 
     def __init__(self, config: RunConfig, tokenizer: TraceTokenizer) -> None:
@@ -149,12 +146,10 @@ def ranges(numbers: list[int]) -> str:
 
 
 def joined(rows: Sequence[Tokens]) -> Tokens:
-    """Join examples into one row."""
     return Tokens(*(np.concatenate(arrays) for arrays in zip(*rows)))
 
 
 def parted(row: Tokens) -> list[Tokens]:
-    """Split a row into its examples."""
     borders = np.flatnonzero(row.positions == 0)[1:]
     return [Tokens(*columns) for columns in zip(*(np.split(column, borders) for column in row))]
 
@@ -162,7 +157,7 @@ def parted(row: Tokens) -> list[Tokens]:
 def padded(
     rows: Sequence[Tokens], pad_id: int, width: int | None = None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
-    """Pad rows on the right to arrays of ids and roles (B, T), by default of the longest row's width."""
+    """Pad rows on the right to ids and roles (B, T)."""
     width = width or max(len(row.ids) for row in rows)
     ids = np.full((len(rows), width), pad_id, dtype=np.int64)
     roles = np.full((len(rows), width), PAD_ROLE, dtype=np.int8)
@@ -173,10 +168,9 @@ def padded(
 
 
 def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
-    """Return the position of each token in its own example (B, T).
+    """Return each token's position in its own example (B, T).
 
-    Padding is numbered as examples no longer than those of its row, so that no position exceeds the model's limit
-    there.
+    Padding is numbered like examples no longer than the row's, so that no position exceeds the model's limit.
     """
     found = np.zeros((len(rows), width), dtype=np.int64)
     for i, row in enumerate(rows):
@@ -188,10 +182,9 @@ def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
 class Collator:
     """Collator of rows to `input_ids`, `labels` and `attention_mask` (B, T).
 
-    Labels are -100 where a token's role is not supervised, and at the first token of each example, which nothing
-    precedes. (For some models, such as GPT-2, the Trainer would count it in the mean.) Rows of several examples also
-    get `position_ids`, which restart with each example. With `weights` of roles there are `loss_weights` (B, T), 0
-    where nothing is supervised. T is rounded up to `multiple`, but not beyond `limit`, the model's.
+    Labels are -100 where the role is not supervised and at each example's first token, which nothing precedes. Rows of
+    several examples also get `position_ids` that restart with each example; with `weights` there are `loss_weights` (B,
+    T), 0 without supervision. T is rounded up to `multiple`, at most to `limit`.
     """
 
     def __init__(
@@ -209,6 +202,7 @@ class Collator:
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
         ids, roles = padded(rows, self.pad_id, self.width(max(row.size for row in rows)))
         labels = np.where(np.isin(roles, self.roles), ids, -100)
+        # Of some models, such as GPT-2, the Trainer would count a first token in the mean.
         labels[:, 0] = -100
         arrays = {"input_ids": ids, "labels": labels, "attention_mask": (roles != PAD_ROLE).astype(np.int64)}
         if any((row.positions[1:] == 0).any() for row in rows):
@@ -219,13 +213,12 @@ class Collator:
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def width(self, longest: int) -> int:
-        """Round a number of tokens up."""
         rounded = -(-longest // self.multiple) * self.multiple
         return rounded if self.limit is None else max(longest, min(rounded, self.limit))
 
 
 def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
-    """Count the tokens of each example of a collated batch, without padding."""
+    """Count the tokens of each example of a collated batch."""
     mask = batch["attention_mask"]
     places = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
     starts = (places == 0).nonzero().squeeze(1)
@@ -233,10 +226,9 @@ def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
 
 
 def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[dict[str, Tensor]]:
-    """Sort the rows of a step's pieces by length, the longest into the first piece.
+    """Sort the rows of a step's pieces by length, longest first.
 
-    The loss is a mean over the tokens of all pieces, so nothing but padding changes. Pieces of packed rows, which have
-    little padding, stay as they are.
+    The loss is a mean over all pieces, so only padding changes. Packed rows, which have little padding, stay.
     """
     if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):
         return list(pieces)
@@ -260,13 +252,13 @@ def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[d
 
 
 class ShardDataset(Rows):
-    """Rows read from shards in index order, repeated if the run is longer than the data.
+    """Rows read from shards in index order, repeated in longer runs.
 
-    With `train.data_seed` the order of the shards, and of the examples in each, is random; one shard is read at a time.
-    All footers are checked before the first step, the pages of a shard whenever it is read.
+    With `train.data_seed`, shards and the examples in each are shuffled; one shard is read at a time. All footers are
+    checked first, the pages of a shard whenever it is read.
 
     Raises:
-        UserError: the shards were made with other data settings or another tokenizer, or have no train split.
+        UserError: the shards have other data settings, another tokenizer or no train split.
         DamagedFile: a shard is missing or damaged; also when rows are read.
     """
 
@@ -308,7 +300,7 @@ class ShardDataset(Rows):
         return trained_on(whole, self.data, self.starts[turn] + place, self.learnt, self.special_ids)
 
     def _place(self, number: int) -> tuple[int, int]:
-        """Return the turn of the shard with this example of the data, and the example's place in it."""
+        """Return the shard, in reading order, and the example's index in it."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))
         begin = int(self.ends[turn - 1]) if turn else 0

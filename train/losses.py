@@ -1,14 +1,13 @@
 """The loss at supervised tokens, computed in chunks to save memory.
 
-With a vocabulary of 128,256, a token's logits and their gradient in float32 take a megabyte, most of what training
-keeps. So the output embeddings are made to return losses: they take the hidden states (B, T, D) before supervised
-tokens and compute logits and losses chunk by chunk. The backward pass computes all chunks but one again (Chen et al.,
-"Training deep nets with sublinear memory cost", 2016).
+With a vocabulary of 128,256, a token's logits and their gradient in float32 take a megabyte, most of training's memory.
+So the output embeddings return losses: from the hidden states (B, T, D) before supervised tokens they compute logits
+and losses in chunks. The backward pass computes all but one chunk again (Chen et al., "Training deep nets with
+sublinear memory cost", 2016).
 
-It happens inside the output embeddings because every wrapper leaves them alone. ZeRO-3 has whole weights only inside
-the call of the module that owns them. DistributedDataParallel wants all parameters used inside the model's call. PEFT
-puts rows, copies and adapters inside the module. Chunks are computed again, without a gradient by hand, because the
-module may be anything that autograd differentiates.
+This happens inside the output embeddings, where every wrapper allows it: ZeRO-3 has whole weights only inside their
+module's call, DistributedDataParallel wants all parameters used inside the model's call, and PEFT puts adapters inside
+the module.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ IGNORED = -100
 
 
 def tokens_at_once(classes: int) -> int:
-    """Return the number of tokens whose logits fit in one chunk, for a vocabulary size."""
+    """Return the number of tokens whose logits fit in a chunk."""
     return max(1, CHUNK // classes)
 
 
 class Head:
-    """Output embeddings that return losses in place of logits while they are given labels.
+    """Output embeddings that return losses in place of logits while given labels.
 
-    `classes`: the vocabulary size. `smoothing`: the share of each target's probability that is spread over all classes
-    in training. Without labels the model is unchanged.
+    `classes`: the vocabulary size. `smoothing`: the share of each target's probability spread over all classes in
+    training.
     """
 
     def __init__(self, model: CausalLM, smoothing: float = 0.0) -> None:
@@ -57,10 +56,10 @@ class Head:
             del self.module.forward
 
     def refusal(self, model: CausalLM, device: torch.device) -> str | None:
-        """Say why a Transformers model needs the logits of all tokens; None if it does not.
+        """Say why a Transformers model in evaluation mode needs all logits, or None.
 
-        The model, in evaluation mode, must not scale or cap the logits of its head, and its loss must be their mean
-        cross entropy. To check, the head returns known logits.
+        It must not change its head's logits, and its loss must be their mean cross entropy. To check, the head returns
+        known logits.
         """
         if self.module is None:
             return "the model names no output embeddings"
@@ -80,9 +79,9 @@ class Head:
 
     @contextlib.contextmanager
     def learning(self, labels: Tensor, weights: Tensor | None = None) -> Iterator[None]:
-        """Make the model's logits (B, T, 1) the sum of the losses of `labels` (B, T), at every position.
+        """Make the logits (B, T, 1) the sum of the losses of `labels`.
 
-        Labels of -100 are ignored. `weights` (B, T) multiply the losses.
+        Labels (B, T) of -100 are ignored; `weights` (B, T) multiply the losses.
         """
 
         def answer(hidden: Tensor) -> Tensor:
@@ -96,9 +95,9 @@ class Head:
 
     @contextlib.contextmanager
     def scoring(self, labels: Tensor) -> Iterator[None]:
-        """Make the model's logits (B, T, 2) a loss, and 1 if another token is likelier.
+        """Make the logits (B, T, 2) a loss and a mistake (1 or 0).
 
-        They stand before each of the `labels` (B, T) that is not -100. No gradients are kept.
+        They precede each of the `labels` (B, T) that is not -100. No gradients are kept.
         """
 
         def answer(hidden: Tensor) -> Tensor:
@@ -138,7 +137,7 @@ class Head:
         return list(zip(*(column.split(tokens_at_once(self.classes)) for column in columns)))
 
     def _summed(self, hidden: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
-        """Sum the losses of `targets` (N,) given hidden states (N, D) and perhaps `weights` (N,)."""
+        """Sum the losses of `targets` (N,) given hidden states (N, D), times `weights` (N,)."""
 
         def loss(part: Tensor, wanted: Tensor, *weight: Tensor) -> Tensor:
             reduction = "none" if weight else "sum"
@@ -152,15 +151,18 @@ class Head:
 
 
 def scored(logits: Tensor, targets: Tensor) -> Tensor:
-    """Score `targets` (N,) under logits (N, V): the loss, and 1 if another token is likelier; (N, 2)."""
+    """Return loss and mistake (N, 2) of `targets` (N,) under float32 logits (N, V).
+
+    A mistake is 1 if another token is likelier.
+    """
     losses = cross_entropy(logits, targets, reduction="none")
     return torch.stack([losses, (logits.argmax(-1) != targets).float()], dim=-1)
 
 
 def mean_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """Return the batch's mean loss from the outputs of a learning head: a `compute_loss_func`.
+    """Return a batch's mean loss from a learning head: a `compute_loss_func`.
 
-    `num_items_in_batch`: the supervised tokens, or the sum of their weights, in all pieces of the step.
+    `num_items_in_batch`: supervised tokens, or the sum of their weights, in the step.
     """
     count = (labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
     total: Tensor = outputs.logits[0, 0, 0]
@@ -168,7 +170,7 @@ def mean_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | N
 
 
 def _owner(head: Any) -> Any:
-    """Return the module with the head's weights, inside PEFT's wrapper of modules trained whole."""
+    """Return the module with the head's weights, inside PEFT's `modules_to_save`."""
     copies = getattr(head, "modules_to_save", None)
     if isinstance(head, nn.Module) and isinstance(copies, nn.ModuleDict):
         return copies[head.active_adapter]  # type: ignore[index]

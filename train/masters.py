@@ -11,11 +11,10 @@ from torch import nn
 
 
 class MasterWeights(torch.optim.AdamW):
-    """AdamW on float32 copies of the weights that the model holds in bfloat16.
+    """AdamW on float32 copies of a model's bfloat16 weights.
 
-    An update is often too small to change a bfloat16 weight, so the `rounded` parameters keep their float32 values
-    here. Within `restored` the model holds them, so that saved files are in float32. A run that loads them before this
-    is made continues bit-exactly.
+    An update is often too small to change a bfloat16 weight, so the float32 values of `rounded` are kept here. They are
+    saved within `restored`; a run that loads them before this is made continues bit-exactly.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], rounded: Iterable[nn.Parameter], **options: Any) -> None:
@@ -47,7 +46,7 @@ class MasterWeights(torch.optim.AdamW):
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """Put the float32 weights into the model while the block runs."""
+        """Put the float32 weights into the model for the block."""
         rounded = {weight: weight.data for weight in self.masters}
         for weight, master in self.masters.items():
             weight.data = master

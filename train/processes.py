@@ -25,12 +25,11 @@ _host_group: Any = None
 
 
 def largest(value: int) -> int:
-    """Return the largest value over all processes, reduced on the hosts so that no GPU waits."""
+    """Return the largest value over all processes, without waiting for a GPU."""
     return int(_agreed(torch.tensor([value]), dist.ReduceOp.MAX))
 
 
 def summed(values: torch.Tensor) -> torch.Tensor:
-    """Sum a host tensor over all processes."""
     return _agreed(values, dist.ReduceOp.SUM)
 
 
@@ -44,7 +43,7 @@ def _agreed(values: torch.Tensor, how: Any) -> torch.Tensor:
 
 
 class Stopped(Exception):
-    """A run that a signal ended, after a checkpoint of its last step; `status` is its exit status."""
+    """A run that a signal ended, after a checkpoint; `status` is its exit status."""
 
     def __init__(self, says: str, status: int = RESUMABLE) -> None:
         super().__init__(says)
@@ -54,8 +53,8 @@ class Stopped(Exception):
 class StopOnSignal(TrainerCallback):
     """Callback that ends training with a checkpoint after SIGTERM, SIGUSR1 or SIGINT.
 
-    Every process stops after the same step, whichever got the signal. A second SIGINT interrupts at once. As a context
-    around training it restores the former handlers.
+    All processes stop after the same step. A second SIGINT interrupts at once. On leaving its context the former
+    handlers return.
     """
 
     def __init__(self) -> None:
@@ -72,17 +71,17 @@ class StopOnSignal(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
     def __enter__(self) -> None:
-        """Do nothing: handlers are replaced when training begins, and nothing is lost before."""
+        """Do nothing: training replaces the handlers when it begins."""
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def check(self, state: TrainerState, again: str) -> None:
-        """Raise if training was stopped before its last step; `again` is the command that continues it.
+        """Raise if training was stopped; `again` is the command to continue.
 
         Raises:
-            Stopped: it was stopped.
+            Stopped: it stopped before its last step.
         """
         if self.received and state.global_step < state.max_steps:
             raise Stopped(
@@ -99,8 +98,7 @@ class StopOnSignal(TrainerCallback):
 def leave(status: int = 0) -> None:
     """Leave a distributed run with an exit status.
 
-    It ends the process at once, since two gloo processes sometimes abort while the interpreter shuts down. Alone, it
-    exits only with a status other than 0.
+    Two gloo processes sometimes abort while the interpreter shuts down; this ends the process before.
     """
     if dist.is_available() and dist.is_initialized():
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""One training run, from a resolved configuration to a saved model, under any launcher."""
+"""One training run, from configuration to saved model."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ SAVED = 200_000_000
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
-    """Train and save; return the run's folder with model, tokenizer, configuration and metrics.
+    """Train and save; return the run's folder.
 
     A run of 0 steps saves the initial model.
 
     Raises:
         UserError: another process trains into the output, it holds a run without `resume`, resume does not fit, memory
             ran out,
-        the loss became NaN or infinite, or these are settings of several runs (`train.stacked`).
+        the loss became NaN or infinite, or the settings are of several runs (`train.stacked`).
         Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint.
     """
     output, process = Path(config.output), this_process()
@@ -127,7 +127,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
 
 
 def quieten(config: RunConfig) -> None:
-    """Set this process's threads, and silence library warnings and progress bars."""
+    """Set this process's threads and silence libraries."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
     transformers_logging.disable_progress_bar()
     if config.train.threads:
@@ -135,9 +135,9 @@ def quieten(config: RunConfig) -> None:
 
 
 def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) -> None:
-    """Save and read the model in a temporary folder, so that failures appear before training.
+    """Save and read the model in a temporary folder, to fail before training.
 
-    Weights are left out if there are more than SAVED, or if they are in 4 bits or divided over processes.
+    Weights are left out above SAVED, in 4 bits or if divided over processes.
 
     Raises:
         UserError: it cannot be saved or read.
@@ -160,10 +160,7 @@ def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) ->
 
 
 def keep_trained(trainer: RowTrainer, computed: Computed) -> None:
-    """Save the model of an ended training, the last or the best, with what belongs to it.
-
-    Every process calls it.
-    """
+    """Save a trained model, the last or best, on every process."""
     config, output = trainer.config, Path(trainer.config.output)
     best = trainer.state.best_global_step if config.train.keep_best else None
     if best is None:
@@ -175,7 +172,7 @@ def keep_trained(trainer: RowTrainer, computed: Computed) -> None:
 
 
 def _keep_untrained(config: RunConfig, output: Path, resume: bool) -> None:
-    """Save the initial model. New adapters are zero and change nothing."""
+    """Save the initial model; new adapters change nothing."""
     starting_point(config, output, resume)
     _begin(config, output)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
@@ -189,7 +186,7 @@ def _keep_untrained(config: RunConfig, output: Path, resume: bool) -> None:
 def _finish(
     config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> None:
-    """Write the files beside a finished run's model; the seal is last."""
+    """Write the files beside a finished model, the seal last."""
     if (output / CONFIG_FILE).read_text(encoding="utf-8") != dump(config):
         raise UserError(
             f"{output / CONFIG_FILE}: was changed while this run trained, by another training or by hand, so that the model is not "
@@ -217,7 +214,6 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
 
 
 def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderConfig:
-    """Return the decoder's configuration for a tokenizer."""
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     return DecoderConfig.from_settings(config, tokenizer.vocab_size, tokenizer.fingerprint, **ids)
 
@@ -225,7 +221,6 @@ def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderC
 def training_account(
     config: RunConfig, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> Training:
-    """Summarise a finished training: steps, examples, tokens, FLOPs and validation."""
     settings = config.train
     kept = state.best_global_step if settings.keep_best else None
     step = state.global_step if kept is None else kept
@@ -251,7 +246,7 @@ def training_account(
 
 
 def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
-    """Build the rows that the run trains on, in order.
+    """Build the rows that the run trains on.
 
     Raises:
         UserError: as `ShardDataset`, nothing is trained, or the first batch has no token to learn.
@@ -273,7 +268,6 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
 
 
 def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
-    """Log what is trained, and with which kernels."""
     count, steps = f"{parameter_count(model):,}", config.train.total_steps
     log.info("%s: %s trained parameters, %d steps", config.name, count, steps)
     advice = precision_advice(config.train.precision) if device.type == "cpu" else None
@@ -288,7 +282,7 @@ def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
 def prepare(
     config: RunConfig, arguments: TrainingArguments, checkpoint: Sealed | None, damaged: dict[Path, str]
 ) -> None:
-    """Prepare the run's folder on the main process: settings, and checkpoints checked."""
+    """Write settings into the run's folder and sort out its checkpoints."""
     output = Path(config.output)
     _begin(config, output)
     if arguments.deepspeed is not None:
@@ -303,7 +297,6 @@ def prepare(
 
 
 def _begin(config: RunConfig, output: Path) -> None:
-    """Write a run's settings into its folder, and remove the marks of an ended training."""
     output.mkdir(parents=True, exist_ok=True)
     (output / SEAL).unlink(missing_ok=True)  # until training ends again
     (output / DIVERGED).unlink(missing_ok=True)

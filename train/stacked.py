@@ -1,6 +1,6 @@
-"""Runs of one recipe with different seeds, trained in one batch dimension (`models/stacked.py`).
+"""Seeds of one recipe, trained in one batch dimension (`models/stacked.py`).
 
-One loop makes the steps for all seeds. Each seed's folder holds what it would hold if trained alone.
+Each seed's folder holds what it would hold if trained alone.
 """
 
 from __future__ import annotations
@@ -56,12 +56,11 @@ are at the core's limit already."""
 def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False) -> None:
     """Train runs that differ only in their seeds, and save each.
 
-    A run whose loss becomes NaN or infinite drops out. With `resume`, ended runs are left as they are, and the others
-    continue from the last step at which all have a checkpoint.
+    A diverged run drops out. With `resume`, ended runs stay; the others continue from their last common checkpoint.
 
     Raises:
-        UserError: as `train`, for any of them, after the others are saved; or these runs cannot be stacked here.
-        Stopped: a signal ended them after a step, with checkpoints.
+        UserError: as `train`, for any of them, after the others are saved; or they cannot be stacked here.
+        Stopped: a signal ended them, with checkpoints.
     """
     if this_process().world_size > 1:
         raise UserError(
@@ -126,7 +125,7 @@ def _has_ended(config: RunConfig) -> bool:
 
 
 def _common_checkpoints(configs: Sequence[RunConfig]) -> list[Path | None]:
-    """Return the runs' checkpoints of the last step at which all are intact, or None for each."""
+    """Return the runs' intact checkpoints of their last common step, else None."""
     intact = [[f.name for f in checkpoints(Path(c.output)) if not integrity_error(f)] for c in configs]
     latest = next((name for name in intact[0] if all(name in others for others in intact)), None)
     if latest is None and any(intact):
@@ -135,11 +134,10 @@ def _common_checkpoints(configs: Sequence[RunConfig]) -> list[Path | None]:
 
 
 class Member(RowTrainer):
-    """One seed of a stacked training: all of its run but the steps.
+    """One seed of a stacked training: its run without the steps.
 
-    State, records, validation, patience and files are those of a run alone. The model's weights are views of the
-    stacked ones. `checkpoint`: where it continues. `running`: it has not reached its last step, run out of patience, or
-    diverged; later changes of its weights are not kept.
+    Its model's weights are views of the stacked ones. `checkpoint`: where it continues. It is `running` until its last
+    step, until its patience is out, or until it diverges; later weights are not kept.
     """
 
     def __init__(self, *given: Any, checkpoint: Path | None, **kwargs: Any) -> None:
@@ -147,7 +145,7 @@ class Member(RowTrainer):
         self.checkpoint, self.running = checkpoint, True
 
     def begin(self, scheduler: Any, together: torch.optim.Optimizer, number: int) -> None:
-        """Start as `Trainer.train` does: state and callbacks. `together` is the optimizer of all members."""
+        """Start like `Trainer.train`; `together` is the optimizer of all members."""
         self.lr_scheduler, self.together, self.number = scheduler, together, number
         self.model_wrapped = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         steps = self.args.max_steps
@@ -157,12 +155,11 @@ class Member(RowTrainer):
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
 
     def read(self, mask: Tensor, seconds: float) -> None:
-        """Count its rows of a batch, by their attention mask (B, T), and the seconds spent waiting."""
+        """Count its rows of a batch, by attention mask (B, T), and seconds waited."""
         self.count(example_lengths({"attention_mask": mask}))
         self._data_seconds += seconds
 
     def stepped(self, epoch: float, loss: Tensor) -> None:
-        """Record a step with this loss."""
         self.control = self.callback_handler.on_step_begin(self.args, self.state, self.control)
         self.state.global_step += 1
         self.state.epoch = epoch
@@ -170,9 +167,9 @@ class Member(RowTrainer):
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
 
     def record(self, losses: Tensor, norm: Tensor, learning_rate: float) -> dict[str, float] | None:
-        """Log the mean loss, from the sum since the last record; return the record.
+        """Log and return the mean loss, given the sum since the last record.
 
-        None if it is not time to log, or the loss is not finite.
+        None if logging is not due or the loss is not finite.
         """
         if not self.control.should_log:
             return None
@@ -186,7 +183,7 @@ class Member(RowTrainer):
 
     @contextlib.contextmanager
     def unless_lost(self) -> Iterator[None]:
-        """End this member, and say so in its folder, if the block finds a NaN or infinite loss."""
+        """End this member if the block finds a NaN or infinite loss."""
         try:
             yield
         except NonFiniteLoss as error:
@@ -195,7 +192,6 @@ class Member(RowTrainer):
             self.end()
 
     def end(self) -> None:
-        """End its training."""
         self.running = False
         self.store_flos()
         self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
@@ -219,9 +215,9 @@ class Member(RowTrainer):
 
 
 def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSignal, progress: ProgressLine) -> None:
-    """Make the steps of all members, and after each let every member log, validate and save.
+    """Make all members' steps, and let each log, validate and save.
 
-    A member that ends is saved, unless its loss was not finite. Training ends with the last member.
+    A member that ends is saved, unless it diverged. Training ends with the last member.
     """
     first, count = members[0], len(members)
     args, smoothing = first.args, first.config.train.label_smoothing_factor
@@ -282,7 +278,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
 
 
 def _batches(members: Sequence[Member], start: int) -> DataLoader[dict[str, Tensor]]:
-    """Yield batches from step `start` on: (M B, T), the first member's rows first."""
+    """Yield batches (M B, T) from step `start` on, the first member's rows first."""
     args, size = members[0].args, members[0].args.per_device_train_batch_size
     return DataLoader(
         cast(Any, StackDataset(*(cast(Rows, member.train_dataset) for member in members))),
@@ -299,7 +295,7 @@ def _collated(collator: Collator, rows: Sequence[tuple[Tokens, ...]]) -> dict[st
 
 
 def _validate(members: Sequence[Member]) -> None:
-    """Validate the members that are due; the time counts for no member's speed."""
+    """Validate members that are due; no member's speed counts the time."""
     begin, since = time.perf_counter(), [member._since for member in members]
     for member in members:
         if member.running and member.control.should_evaluate:
@@ -310,9 +306,9 @@ def _validate(members: Sequence[Member]) -> None:
 
 
 def _save(members: Sequence[Member], asked: bool) -> None:
-    """Save all members if one is due, so that all have checkpoints of the same step.
+    """Save all members if one is due, for common checkpoints.
 
-    All are saved before any is sealed, so that a kill leaves none sealed, unless it comes between two seals.
+    All are saved before any is sealed: a kill leaves none sealed, unless it comes between two seals.
     """
     if asked or any(member.control.should_save for member in members):
         for member in members:
@@ -333,7 +329,6 @@ def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler
 
 
 def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Stack the members' AdamW state dicts."""
     first = states[0]["state"]
     together = {
         number: {
@@ -346,7 +341,7 @@ def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def unstacked_state(state: dict[str, Any], member: int) -> dict[str, Any]:
-    """Return one member's AdamW state dict; the step count is shared."""
+    """Return one member's AdamW state dict."""
     own = {
         number: {key: value[member].clone() if value.ndim else value for key, value in moments.items()}
         for number, moments in state["state"].items()

@@ -1,4 +1,4 @@
-"""Metrics of a run on the terminal, in `metrics.jsonl` and on W&B, whose failures are only logged."""
+"""Metrics on the terminal, in `metrics.jsonl` and on W&B, whose failures are logged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ PROGRESS = ("tokens", "examples", "flops")
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:
-    """Rename a record's metrics to `train/`, `eval/` (validation) and `progress/`."""
     named = {}
     for key, value in record.items():
         if key in PROGRESS:
@@ -37,7 +36,7 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def log_evaluation(config: RunConfig, summary: Path) -> None:
-    """Add an evaluation to its training's W&B run: a table of conditions, and the records."""
+    """Add an evaluation's conditions and records to its training's W&B run."""
     run = _open_training(config)
 
     def add() -> None:
@@ -57,7 +56,7 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
 
 
 def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
-    """Log a report to W&B as its own run: verdicts, figures and files."""
+    """Log a report to W&B as its own run."""
     run = _open(tracking, folder, name, job_type="report")
 
     def add() -> None:
@@ -80,10 +79,7 @@ def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
 
 
 def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any) -> Any:
-    """Open a W&B run, offline if no key is configured (`wandb sync` sends it later).
-
-    None if tracking is off or W&B fails.
-    """
+    """Open a W&B run, offline without a key; None if off or failed."""
     if not tracking.wandb:
         return None
     try:
@@ -109,7 +105,7 @@ def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any
 
 
 def _open_training(run: RunConfig, **options: Any) -> Any:
-    """Open the W&B run of a training; resume and evaluation use the same one."""
+    """Open a training's W&B run, the same for resume and evaluation."""
     if not run.tracking.wandb:
         return None
     folder = Path(run.output)
@@ -122,7 +118,7 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
 
 
 def _quietly(run: Any, action: Callable[[], Any]) -> bool:
-    """Act on a W&B run if there is one; log a failure and return False."""
+    """Act on a W&B run, if any; log a failure and return False."""
     if run is None:
         return True
     try:
@@ -137,11 +133,10 @@ METRICS = "metrics.jsonl"
 
 
 class Tracking(TrainerCallback):
-    """Callback that appends records with a loss to `metrics.jsonl`, and sends all to W&B.
+    """Callback that appends records with a loss to `metrics.jsonl` and sends all to W&B.
 
-    A record is what training logs (loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of
-    validation), with the `tokens` and `flops` so far. Only the main process writes. On resume, records after the
-    checkpoint are dropped.
+    A record has what training logs (loss, learning rate, ...; `eval_...` of validation), and `tokens` and `flops` so
+    far. Only the main process writes. Resume drops records after the checkpoint.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -174,7 +169,7 @@ class Tracking(TrainerCallback):
         _quietly(self.run, lambda: self.run.finish())
 
     def samples(self, step: int, samples: list[Sample]) -> None:
-        """Send W&B a table of validation rows: the true text and the model's likeliest tokens."""
+        """Send W&B a table of true and predicted validation rows."""
         if self.run is not None:
             import wandb
 
@@ -188,7 +183,7 @@ class Tracking(TrainerCallback):
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a metrics file, up to the first damaged line."""
+    """Read a metrics file's records, up to the first damaged line."""
     records: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
         try:
@@ -206,9 +201,9 @@ def _has_loss(record: dict[str, Any]) -> bool:
 
 
 class ProgressLine(TrainerCallback):
-    """Callback that shows step, loss, tokens per second and time left.
+    """Callback that shows step, loss, speed and time left.
 
-    As a context, it restores the terminal however training ends.
+    On leaving its context the terminal is restored.
     """
 
     def __init__(self, name: str) -> None:

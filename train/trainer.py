@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer on rows in index order, and user messages for its errors."""
+"""Hugging Face's Trainer on rows in order, and messages for its errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NO_MEMORY = ("allocate memory", "DataLoader worker")
 
 @contextlib.contextmanager
 def saving(folder: Path) -> Iterator[None]:
-    """Turn full-disk errors of libraries that save tensors into errors that name the folder.
+    """Make a full disk's errors in saving tensors name the folder.
 
     Raises:
         OSError: the library names the system's error.
@@ -79,20 +79,20 @@ def out_of_patience(state: TrainerState, every: float | None, patience: int | No
 
 
 class RowTrainer(Trainer):
-    """Trainer that reads rows in index order, validates, and stops at a NaN or infinite loss.
+    """Trainer on rows in index order that validates and stops at non-finite losses.
 
     It logs tokens per second over all processes, the share of time spent on data, and MFU (model FLOP utilisation;
-    Chowdhery et al., "PaLM", 2022, appendix B). The rows of a step are grouped by length. Losses are checked before
-    every log and checkpoint. Before the first step of a pretrained model it is tried if packed examples stay apart, and
-    if the logits of all tokens are needed (`train/losses.py`).
+    Chowdhery et al., "PaLM", 2022, appendix B). Losses are checked before every log and checkpoint. Before a pretrained
+    model's first step, it tests if packed examples stay apart and if all logits are needed (`train/losses.py`;
+    `all_logits`: why).
 
     `show`: receives samples after each validation. `peak`: FLOP/s of one device. `shape`: (rows, tokens) of the last
-    batch. `all_logits`: why all logits are needed, or None.
+    batch.
 
     Raises:
         UserError: an example is longer than the model's table of positions, label smoothing or loss weights meet a
-            model whose own
-        loss is used, or as `validation_rows`.
+            model that uses
+        its own loss, or as `validation_rows`.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class RowTrainer(Trainer):
         return SequentialSampler(dataset)
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
-        """Name the parameters with weight decay: not norms, biases, or those that mixers exclude."""
+        """Name the parameters with weight decay: no norms, biases or mixers' exceptions."""
         left_alone = {
             f"{name}.{parameter}"
             for name, module in model.named_modules()
@@ -173,7 +173,7 @@ class RowTrainer(Trainer):
         return batches, items
 
     def count(self, lengths: list[int]) -> None:
-        """Add examples of these lengths to the tokens and FLOPs read.
+        """Add examples of these lengths to tokens and FLOPs.
 
         Raises:
             UserError: one is longer than the model's table of positions.
@@ -190,7 +190,7 @@ class RowTrainer(Trainer):
         return 0
 
     def store_flos(self) -> None:
-        """Add the FLOPs and tokens of all processes to the state, which checkpoints keep."""
+        """Add FLOPs and tokens of all processes to the state."""
         tokens, flops = summed(torch.tensor([self.current_tokens, self.current_flos], dtype=torch.float64)).tolist()
         self.state.num_input_tokens_seen += round(tokens)
         self.state.total_flos += flops
@@ -214,7 +214,7 @@ class RowTrainer(Trainer):
             return super().compute_loss(model, inputs, *args, **kwargs)
 
     def _try(self, model: Any) -> None:
-        """Test packing and the head on every process, since under ZeRO-3 none has the whole model."""
+        """Test the model on every process: under ZeRO-3 none has it whole."""
         assert self.head is not None
         model.eval()
         with self.compute_loss_context_manager():
@@ -248,7 +248,7 @@ class RowTrainer(Trainer):
         super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Validate, log and return the metrics as `eval_...`; it draws no random numbers."""
+        """Validate, log and return `eval_...` metrics, without drawing random numbers."""
         assert self.validation is not None
         begin = time.perf_counter()
         self.check_losses()
@@ -267,7 +267,7 @@ class RowTrainer(Trainer):
         return figures
 
     def ended_early(self, checkpoint: Path | None) -> bool:
-        """Say if a checkpoint is the end of a run out of patience; if so, take over its state."""
+        """Say if a checkpoint's run is out of patience; if so, load its state."""
         if checkpoint is None or self.patience is None:
             return False
         state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
@@ -296,11 +296,12 @@ class RowTrainer(Trainer):
             super().save_model(output_dir, _internal_call)
 
     def check_losses(self) -> None:
-        """Check all losses since the last check, since a check after every step would make a GPU wait.
+        """Check all losses since the last check.
 
         Raises:
-            NonFiniteLoss: on every process, if the loss of any process was NaN or infinite.
+            NonFiniteLoss: on every process, if any process had a NaN or infinite loss.
         """
+        # All at once, since a look after every step would make a GPU wait.
         recent, self._losses = self._losses, []
         bad = 0
         if recent and not math.isfinite(float(torch.stack([loss for _, loss in recent]).sum())):
@@ -312,7 +313,7 @@ class RowTrainer(Trainer):
 
 @contextlib.contextmanager
 def explained(trainer: RowTrainer) -> Iterator[None]:
-    """Turn training errors that a user can correct into messages that say how."""
+    """Turn training errors that a user can correct into messages."""
     config, settings = trainer.config, trainer.config.train
     try:
         yield
@@ -337,7 +338,6 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
 
 
 def diverged(error: NonFiniteLoss, trainer: RowTrainer) -> str:
-    """Explain a NaN or infinite loss."""
     step, size = error.step, trainer.config.train.batch_size
     examples = cast(Rows, trainer.train_dataset).describe(range((step - 1) * size, step * size))
     kept, _ = latest_intact(Path(trainer.config.output))

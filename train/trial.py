@@ -1,4 +1,4 @@
-"""Cost of a training, estimated from the first rows and a few real optimizer steps."""
+"""Cost of a training, estimated from a few real steps."""
 
 from __future__ import annotations
 
@@ -41,8 +41,6 @@ class Cost(NamedTuple):
 
 
 class _Sample(Rows):
-    """Rows given in advance."""
-
     def __init__(self, rows: Sequence[Tokens]) -> None:
         self.rows = rows
 
@@ -54,9 +52,9 @@ class _Sample(Rows):
 
 
 class _Clock(TrainerCallback):
-    """Callback that notes the time of each step, ends training after SECONDS, and saves nothing.
+    """Callback that notes the times of steps, saves nothing and ends after SECONDS.
 
-    On a CPU it is the process time per thread, which depends less on other programs.
+    On a CPU, time is process time per thread, which depends less on other programs.
     """
 
     def __init__(self) -> None:
@@ -81,9 +79,9 @@ class _Clock(TrainerCallback):
 
 
 def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
-    """Estimate the cost of a run from steps in this process; validation is not included.
+    """Estimate a run's cost by steps in this process, without validation.
 
-    `processes`: those that share each batch. `threads`: the default if the run sets none.
+    `processes`: those that share each batch. `threads`: the run's default.
     """
     torch.set_num_threads(threads)
     quieten(config)
@@ -123,7 +121,7 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
 
 
 def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], list[float]]:
-    """Return the first batch of each stage, and the seconds that a worker takes to make it."""
+    """Return each stage's first batch, and a worker's seconds to make it."""
     size, batches, making = config.train.batch_size, [], []
     rows.__getitems__(range(size))  # what is begun at its first use is no part of a step's time
     for start in [0, *config.train.stage_ends()[:-1]]:
@@ -134,7 +132,7 @@ def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], l
 
 
 def _seconds(clock: _Clock, computed: Sequence[int]) -> list[float]:
-    """Return the seconds of a step of each stage, of stages not reached in proportion to tokens."""
+    """Return each stage's seconds per step; stages not reached go by tokens."""
     times = [after - before for before, after in zip(clock.times, clock.times[1:])]
     seconds = [min(times[place : place + 2]) for place in range(0, len(times), 2)]
     rate = seconds[-1] / computed[len(seconds) - 1]
@@ -146,7 +144,7 @@ def _over(steps: Sequence[int], each: Sequence[float]) -> float:
 
 
 def _computed(batch: Sequence[Tokens], config: RunConfig, collator: Collator) -> int:
-    """Count the tokens of a step with padding, in the pieces that it is computed in."""
+    """Count a step's tokens with padding, in its pieces."""
     sizes, settings = [row.size for row in batch], config.train
     if settings.pack == 1:
         sizes.sort(reverse=True)

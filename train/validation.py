@@ -1,4 +1,4 @@
-"""Validation during training: loss and accuracy by role on held-out examples, teacher-forced."""
+"""Teacher-forced validation during training: loss and accuracy by role."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from remedy.train.processes import summed
 
 
 def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[Tokens]]:
-    """Return the first validation examples of the run's `data` and `mixture`, each as a list of rows.
+    """Return the first validation examples of `data` and `mixture`, as lists of rows.
 
-    An example is one row, or with `data.memory` all of its windows. All stages of a curriculum and all seeds of a
-    recipe have the same examples. Given programs are used once each.
+    An example is one row, or with `data.memory` all its windows. All stages and seeds have the same examples. Given
+    programs appear once.
 
     Raises:
         ConfigError: there are no such programs, or no token has a supervised role.
@@ -56,7 +56,7 @@ SHOWN = 4
 
 
 class Sample(NamedTuple):
-    """A validation row from its first supervised token: the true and the predicted text."""
+    """A validation row from its first supervised token."""
 
     true: str
     predicted: str
@@ -66,9 +66,8 @@ class Sample(NamedTuple):
 class Validation:
     """Held-out examples, each a list of rows, and a model's metrics on them.
 
-    A frame's part of a role is right, and an example an exact match, if each of its supervised tokens is the likeliest,
-    given the true tokens before. Where a forcing leaves only the supervised roles to the model, exact matches are the
-    share of examples that it decodes without error.
+    A frame's part of a role is right, and an example an exact match, if each supervised token is the likeliest after
+    the true tokens before. If a forcing feeds all other roles, exact match is the rate of flawless decoding.
     """
 
     def __init__(
@@ -92,10 +91,10 @@ class Validation:
     def figures(
         self, model: CausalLM, device: torch.device, process: Process, head: Head | None = None
     ) -> dict[str, float]:
-        """Return `loss` (mean over tokens), `exact_match`, and by role `loss_state` and `right_state`.
+        """Return `loss` (token mean), `exact_match`, and by role `loss_state` and `right_state`.
 
-        `right_...` is the share of frames' parts. Every process takes a share of the batches and returns the metrics of
-        all. `head`: the model's, if it can score without the logits of all tokens.
+        `right_...` is the share of frames' parts. Every process computes a share and returns all. `head`: scores
+        without all logits.
         """
         sums = np.zeros((len(self.roles) + 1, 2))
         wrong = np.zeros(len(self.parts))
@@ -113,7 +112,7 @@ class Validation:
         return figures | {f"right_{role.label}": float((wrong[roles == role] == 0).mean()) for role in self.roles}
 
     def samples(self, model: CausalLM, device: torch.device, tokenizer: TraceTokenizer) -> list[Sample]:
-        """Predict the supervised tokens of the first `SHOWN` examples' first rows, on every process alike."""
+        """Predict the supervised tokens of the first examples' first rows."""
         first = [self.rows[np.flatnonzero(self.example_of == number)[0]] for number in range(min(SHOWN, self.examples))]
         ids, roles = padded(first, self.pad_id)
         learnt = np.isin(roles[:, 1:], self.roles)
@@ -133,7 +132,7 @@ class Validation:
     def _batches(self, process: Process) -> Iterator[tuple[int, bool]]:
         """Yield the first row of each of this process's batches, and if it counts.
 
-        All processes run equally many batches, since a model divided over them needs all of them.
+        Processes run equally many, since a divided model needs them all.
         """
         count = -(-len(self.rows) // self.batch_size)
         for first in range(0, count, process.world_size):
@@ -143,10 +142,9 @@ class Validation:
     def _of_batch(
         self, model: CausalLM, device: torch.device, rows: list[Tokens], head: Head | None
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return sums of losses and tokens (R, 2), and 1 for each wrong token, else 0.
+        """Return sums of losses and tokens (R, 2), and each token's mistake.
 
-        The first row is all supervised roles together, then one row for each. Tokens are the supervised ones, in the
-        order of rows.
+        R: all supervised roles together, then each. Tokens are the supervised ones, in the order of rows.
         """
         ids, roles = padded(rows, self.pad_id)
         learnt = np.isin(roles[:, 1:], self.roles)

@@ -24,8 +24,7 @@ MAIN = {
     "report": ("tools", "Write Markdown and one HTML page with figures and the verdict table."),
     "run": ("tools", "Run an experiment from training to report, here or as a Slurm array; what is done is skipped."),
 }
-"""Commands of the main path, in its order, each with the module of its function (and its name, if that is another) and its line in
-`--help`; the others are tools."""
+"""Commands of the main path, in order: the module of the function, perhaps with its name, and the line in `--help`."""
 TOOLS = {
     "rewrite": ("rewrite", "Print a file with its functions rewritten so that they do the same in smaller steps."),
     "simulate": (

@@ -18,7 +18,7 @@ from remedy.messages import cut, escaped, one_line
 from remedy.settings import Settings, UserError, load, read_yaml
 
 LONGEST = 1000
-"""Characters of a line; a path may be in it."""
+"""Characters of a message's line, which may hold a path."""
 _FULL = "; make room and give the same command again: what is whole stays, and it goes on from there"
 
 
@@ -105,7 +105,7 @@ def reporting() -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
     except (SystemExit, KeyboardInterrupt) as leaving:
-        # Typer turns an interrupt into an exit, but not while it reads the command line.
+        # Typer turns an interrupt into an exit, except while it parses the command line.
         if not _interrupted(leaving if isinstance(leaving, KeyboardInterrupt) else leaving.__context__):
             raise
         _leave("interrupted: what is written stays, and the same command goes on from there", 130)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from remedy.eval.distributed import Rank
 
 GRACE = 5.0
-"""Seconds that the first process has to say what went wrong, upon which a launcher ends all: others are silent until then."""
+"""Seconds that other processes wait for the first to print the error, after which the launcher ends all."""
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def together() -> Iterator[Rank]:
     except KeyboardInterrupt:
         if rank.is_main:
             raise
-        os._exit(130)  # the first one says so; leaving by an exception would say it again
+        os._exit(130)  # without a traceback: the first process reports it
     except Exception as error:
         words = in_words(error)
         if words is None:
@@ -60,7 +60,7 @@ def together() -> Iterator[Rank]:
         if not rank.is_main:
             time.sleep(GRACE)
         print(f"error: {words}", file=sys.stderr, flush=True)
-        os._exit(2)  # at once: then the launcher ends the others before they repeat it
+        os._exit(2)  # at once, so that the launcher ends the others before they repeat it
 
 
 def _take_device(number: int) -> None:

@@ -17,7 +17,7 @@ from remedy.settings import Configuration, Settings
 from remedy.train.config import MOST_STEPS
 
 SEEDS = ("seed", "data_seed")
-"""What runs of one variant differ in: settings of `train`. Not `data.seed`, which chooses the test set too."""
+"""Settings of `train` that differ within a variant. Not `data.seed`, which also chooses the test set."""
 SEED_KEYS = tuple(f"train.{name}" for name in SEEDS)
 BASELINE = "baseline"
 SELECTION_FOLDER = "selection"
@@ -25,7 +25,7 @@ SELECTION_FOLDER = "selection"
 
 
 OTHER_FIGURES = ("data", "mixture", "tokenizer", "train.loss_roles", "train.validation_examples")
-"""Settings, and sections, that change what validation measures."""
+"""Settings and sections that change what validation measures."""
 
 
 class Selection(Settings):

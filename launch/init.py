@@ -16,11 +16,11 @@ from remedy.launch.console import MaybePath, target
 from remedy.settings import UserError
 
 BARS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Rates that a training may have to reach to solve the task: the first that so few test programs can show."""
+"""Candidates for `solved_at`: the first that the number of test programs can show is taken."""
 EXAMPLES = 100
-"""Test programs that are asked."""
+"""The most test programs in the evaluation."""
 FUNCTIONS = 30
-"""From so many functions on they are dealt out to splits; of fewer, programs are."""
+"""From this number on, whole functions are dealt to splits; below it, single programs."""
 EXPERIMENT = """\
 # Written by `remedy init`. Do characters for strings, or states in every fourth frame alone, change how well these programs are traced?
 # {said}
@@ -84,7 +84,7 @@ def init(
     asked = min(EXAMPLES, task.count("test") or EXAMPLES)
     bar = next((bar for bar in BARS if programs_for(bar) <= task.clusters("test", asked)), BARS[-1])
     solved = "" if bar == BARS[0] else f", solved_at: {bar}"
-    quoted, where = json.dumps(name), json.dumps(programs)  # YAML reads 2024 and no as what is no text
+    quoted, where = json.dumps(name), json.dumps(programs)  # quoted, since YAML reads 2024 and no as other types
     text = EXPERIMENT.format(name=name, quoted=quoted, said=said, path=where, split=split, solved=solved, asked=asked)
     write_text(path, text)
     print("\n".join([said, *bad, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"]))

@@ -90,7 +90,7 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
         mine = []
         for member in members(group):
             job = _job(config, name, member, {}, where)
-            if group.select is not None and job.train.train.total_steps:  # the model as it is chooses nothing
+            if group.select is not None and job.train.train.total_steps:  # an untrained model has nothing to choose
                 chosen = choices[name, member.variant] if choices is not None else group.select.points()[0]
                 job = _job(config, name, member, chosen, where)
             mine.append(job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where))))
@@ -123,7 +123,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
     for name, group in config.groups.items():
         for member in trial_members(group):
             job = _job(config, name, member, member.tries, where)
-            if steps := job.train.train.total_steps:  # what trains nothing has nothing to choose
+            if steps := job.train.train.total_steps:  # an untrained model has nothing to choose
                 if job.train.train.evaluate_every is None:
                     job = job._replace(
                         train=job.train.changed({"train.evaluate_every": steps}, _label(name, member, where))
@@ -178,7 +178,7 @@ def prepare(job: Job) -> None:
     settings = job.folder / TRAIN
     if settings.exists() and not _says(settings, job.train):
         raise UserError(f"{job.folder} holds a run of other settings; delete it or choose another output")
-    # Whatever lay there: its process takes these for the user's, as they now are.
+    # Always anew: the run's process trusts these files as the user's.
     write_text(settings, dump(job.train))
     write_json(job.folder / RUN, {"name": job.name, "variant": job.variant, "chosen": job.chosen})
     if job.evaluate is not None:
@@ -307,7 +307,9 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
             )
         train = train.changed({"train.stacked": None}, label)
     recipe = train.model_dump(mode="json", exclude={"name": True, "output": True, "tracking": True, "train": {*SEEDS}})
-    if config.max_steps is not None and train.train.total_steps:  # the experiment is tried out
+    if (
+        config.max_steps is not None and train.train.total_steps
+    ):  # a trial of the experiment; after the recipe, which it does not change
         train = train.changed({"train.max_steps": config.max_steps}, label)
     text = json.dumps(recipe, sort_keys=True)
     return Job(member.name, member.variant, group, folder, train, text, chosen, stacked, unused)

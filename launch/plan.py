@@ -159,7 +159,7 @@ def _print_comparisons(
 ) -> None:
     jobs = [job for mine in variants.values() for job in mine]
     comparisons, records = comparisons_of(config, jobs), _records(jobs)
-    # Sides that are fed different roles, as far as they say what they are fed, are a diagnosis.
+    # Sides whose labels say that they are fed different roles are a diagnosis.
     fed = [{fed_as(str(side.where.get("forcing"))) for side in (one.baseline, one.treatment)} for one in comparisons]
     judged = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]
     others = sum(not one.primary for one in judged)

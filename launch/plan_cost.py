@@ -37,7 +37,7 @@ IN_ANY_STEP = (
     ),
     *("max_grad_norm", "evaluate_every", "validation_examples", "keep_best", "patience", "logging_steps", "save_steps"),
 )
-"""Settings of training that change no step's cost."""
+"""Training settings that do not change a step's cost."""
 
 
 def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console | None = None) -> None:
@@ -50,7 +50,7 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
     if not alike:
         console.print("Nothing is left to be trained.")
         return
-    os.environ["HF_HUB_OFFLINE"] = "1"  # what is not here is not fetched for this
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded for an estimate
     table = Table("trained alike", "trainings", "tokens", "padding", "FLOPs", "one run", "all", "memory", title="Cost")
     total, unknown, remarks = 0.0, 0, dict[str, None]()
     with console.status("") as status:
@@ -100,7 +100,7 @@ def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
 
     from remedy.train.trial import Cost
 
-    # As in launch/runner.py: where a fork is safe, each process begins with what one has imported.
+    # As in launch/runner.py: where a fork is safe, processes share one's imports.
     may_fork = sys.platform == "linux" and not torch.cuda.is_available()
     context = multiprocessing.get_context("forkserver") if may_fork else multiprocessing.get_context("spawn")
     context.set_forkserver_preload(["remedy.train.trial"])

@@ -18,7 +18,7 @@ from remedy.models.model_manifest import ADAPTER_FILE, SEAL, check_model, tokeni
 from remedy.settings import UserError
 
 STALE = ["*.safetensors*", ADAPTER_FILE, "data/*.parquet"]
-"""What of an earlier push would be read together with this one, and is deleted where this one has it not."""
+"""Files of an earlier push that would be loaded with this one; those that it lacks are deleted."""
 
 
 def push(
@@ -76,7 +76,7 @@ def push(
         print(f"pushed: {api.upload_folder(**what).commit_url}")
     except UserError:
         raise
-    except Exception as error:  # of the client, or of whichever transport it uses; what it says names the cure
+    except Exception as error:  # of the client or its transport, whose message says what to do
         said = one_line(str(error), 400) or type(error).__name__
         raise UserError(
             f"{repo}: not pushed to {api.endpoint}: {said} (the same command, given again, goes on)"

@@ -34,7 +34,7 @@ SETTINGS = {
     "measure": "remedy.eval.costs.measure:MeasureConfig",
     "run": "remedy.launch.experiment:ExperimentConfig",
 }
-"""The class of each command's YAML file, as text, so that it is imported when it is asked for."""
+"""The class of each command's YAML file, as text, so that it is imported when needed."""
 INTRODUCTION = """\
 # Settings
 
@@ -239,13 +239,13 @@ REGISTRIES = {
     "diagnostics": ("diagnostics.N.kind", "eval.diagnostics:DIAGNOSTICS"),
     "forcings": ("diagnostics.N.forcing", "eval.decoding.forcings:FORCINGS"),
 }
-"""What there is, under which key it is chosen, and where it is registered."""
+"""Kinds of choices, each with its key and its registry."""
 TELLING_APART = {
     "cwm_unseeded": "As cwm, but the model writes the first frame too.",
     "cwm_numbered": "As cwm, with each line's number beside it, in the program and in the trace.",
     "cwm_numbers": "As cwm, with each line's number beside it in the program, and in its place in the trace.",
 }
-"""Choices that share a class, whose docstring says nothing of the single one."""
+"""Descriptions of choices that share a class and its docstring."""
 
 
 def print_choices(

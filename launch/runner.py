@@ -55,9 +55,9 @@ from remedy.train.processes import RESUMABLE, SIGNALS
 LOG = "log.txt"
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 30.0
-"""Seconds between two lines on a run that goes on."""
+"""Seconds between two lines about a running job."""
 IMPORTED = ("train.run", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.runner")
-"""What a run imports when it comes to it."""
+"""Modules that a run's process needs."""
 log = logging.getLogger(__name__)
 
 
@@ -76,7 +76,7 @@ def run(config: ExperimentConfig, where: str) -> Path:
         if tried:
             _do(config, tried, f"{len(tried)} trials that choose settings on validation")
             jobs = expand(config, where, choose(config, tried))
-            list_runs(config, jobs)  # which runs are one variant may hang on what was chosen
+            list_runs(config, jobs)  # the choices may change which runs are one variant
         _do(config, jobs, f"{len(jobs)} runs")
         return report_all(config, jobs)
 
@@ -166,7 +166,7 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
                         del running[name]
                         ended[name] = _problem(job.folder / LOG, process.exitcode)
             board.show(ended, {name: job.folder / LOG for name, (job, _) in running.items()})
-    finally:  # at an interrupt, each with a checkpoint
+    finally:  # at an interrupt each process saves a checkpoint
         for _, process in running.values():
             process.terminate()
         for _, process in running.values():
@@ -192,7 +192,7 @@ def _context() -> Any:
 def _problem(path: Path, status: int) -> str:
     if not status:
         return ""
-    said = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last word is a table
+    said = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last line is part of a table
     return f"failed (exit status {status}; all of it in {path}): {said}"
 
 
@@ -253,7 +253,7 @@ def do(folders: Sequence[Path], processes: int, threads: int) -> None:
     """
     torch.set_num_threads(threads)
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    for number in SIGNALS:  # before training begins, and in the evaluation after it
+    for number in SIGNALS:  # for the times before and after training, which has its own handlers
         signal.signal(number, _leave)
     if len(folders) > 1:
         _train_together(folders)
@@ -264,7 +264,7 @@ def do(folders: Sequence[Path], processes: int, threads: int) -> None:
         try:
             _train(run, folder, processes)
         except (UserError, SystemExit):
-            # Of a trial, that is a result: this setting is not the one to choose.
+            # For a trial, divergence is a result.
             if not was_trained(Path(run.output), evaluated):
                 raise
     if evaluated and processes > 1:
@@ -304,7 +304,7 @@ def _train_together(folders: Sequence[Path]) -> None:
 
 def _on_several(processes: int, module: str, *words: str) -> None:
     """Run a module under torchrun, one process per GPU, until this process ends."""
-    # Its own way to start Python would let the working folder come first in the search path.
+    # --no-python, since torchrun's own command would search the working folder first.
     options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
     torchrun = module_command("torch.distributed.run", *options, *module_command(module, *words))
     launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)

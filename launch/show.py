@@ -28,11 +28,11 @@ TAKES = {
     ".py": ("a program", ("--input", "--text", "key=value")),
     "": ("a configuration", ("--index", "--split", "--text", "key=value")),
 }
-"""What marks a source, what it then is, and the options that go with it."""
+"""What marks a source, its name in messages, and its options."""
 SHOWN = ("evaluation.json", "manifest.json", "evaluation/evaluation.json", "config.yaml", "train.yaml")
-"""What a folder that can be shown holds, the first of these first: of an evaluation, a data set, a run, or an experiment's run."""
+"""Files that mark a folder, in order: an evaluation, a data set, an experiment's run (its evaluation), a run, an experiment's run."""
 OTHERS = {"groups": "an experiment", "diagnostics": "an evaluation", "sources": "a measurement"}
-"""Keys that tell configurations without examples."""
+"""Keys that mark configurations without examples."""
 LEARNT = frozenset(Role) - {Role.CONTEXT}
 """The roles that runs supervise by default."""
 
@@ -78,7 +78,7 @@ def show(
 
 def present(view: View, html: Path | None, ids: bool = False, text: bool = False) -> None:
     """Print a view or its text, or write a page."""
-    from rich.console import Console  # what follows takes seconds to import
+    from rich.console import Console  # these imports take seconds
 
     from remedy.eval.view.terminal import page, show_text, show_view
 
@@ -154,7 +154,7 @@ def load_source(
         raise ConfigError(f"{path}: is the configuration of {other}; show takes one with `data` and `tokenizer`")
     if keys <= GenerateConfig.model_fields.keys():
         return resolve(GenerateConfig, given, changes, str(path), "override")[0]
-    from remedy.train.config import RunConfig  # this imports PyTorch
+    from remedy.train.config import RunConfig  # imports PyTorch
 
     return resolve(RunConfig, given, changes, str(path), "override")[0]
 

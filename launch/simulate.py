@@ -43,7 +43,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import ConfigError, UserError, apply_changes, build, parse_overrides
 
 IDLE = ("diagnostics", "split", "trained_on", "batch_size", "set.seed", "set.task")
-"""Settings of an evaluation that say nothing of a given program; `set.task.tracer` alone does."""
+"""Evaluation settings that do nothing for a given program, except `set.task.tracer`."""
 
 
 def simulate(
@@ -106,7 +106,7 @@ def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenL
     if constraint := constraint_of(forcing):
         check_interpreter(constraint, data)
     [execution] = executions(data, ALL, [0], run=check)
-    prompt_spans(execution.drawn.program, data)  # what is wrong with the program is said before weights are loaded
+    prompt_spans(execution.drawn.program, data)  # raises for a bad program before weights are loaded
     if config.threads:
         torch.set_num_threads(config.threads)
     model, tokenizer = load_evaluated(checkpoint, config)
@@ -168,7 +168,7 @@ def written_view(
         view = record_view({**record, "index": 0, "outcome": "ok", "source": ""}, kept)
         return replace(view, title=title, facts={**facts, "truth": "from a run", **view.facts})
     form = FORMATS[data.format]
-    first = int(isinstance(form, Cwm) and form.seeded)  # the prompt gives the frame before
+    first = int(isinstance(form, Cwm) and form.seeded)  # the prompt holds the first frame
     return View(title, alone(kept, first), facts, "written")
 
 

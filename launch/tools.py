@@ -180,7 +180,7 @@ def run(
         print_cost(settings, print_plan(settings, config, rate, spread))
         return
     if slurm is None and job is None and not report_only:
-        with owned(Path(settings.output)):  # else it is first said after imports of seconds
+        with owned(Path(settings.output)):  # raises before imports that take seconds
             pass
     from remedy.launch import runner
     from remedy.launch import slurm as scripts

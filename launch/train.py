@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from remedy.train.config import RunConfig
 
 GRACE = 60.0
-"""Seconds that a process has for its last step and checkpoint when what started it is gone."""
+"""Seconds for the last step and checkpoint after the launcher has ended."""
 
 
 def given_programs(config: RunConfig) -> list[str]:
@@ -61,16 +61,16 @@ def train(
     from remedy.train.config import RunConfig
 
     settings = load_one(RunConfig, config, overrides)
-    # The deepspeed launcher gives a local rank, and asks for DeepSpeed; a section in the configuration still says how.
+    # The deepspeed launcher passes a local rank: it implies DeepSpeed, if the configuration has no section.
     if local_rank is not None and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
     if this_process().is_main:
-        with owned(Path(settings.output)):  # else it is first said after imports of seconds
+        with owned(Path(settings.output)):  # raises before imports that take seconds
             pass
         print("".join(f"{line}\n" for line in given_programs(settings)), end="", flush=True)
-    if this_process().world_size > 1:  # a launcher that is killed ends none of its processes
+    if this_process().world_size > 1:  # a killed launcher leaves its processes running
         end_with_parent(os.getppid(), _end)
-    # After the configuration is known to be right: these imports take seconds.
+    # After validation, since these imports take seconds.
     from remedy.train.checkpoints import checkpoints
     from remedy.train.processes import leave
     from remedy.train.run import train as run

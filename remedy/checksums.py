@@ -24,7 +24,7 @@ from remedy.settings import UserError
 
 DIGEST_KEY = "digest"
 MOST_BYTES = 1 << 28
-"""Bytes of a JSON file that is read."""
+"""The most bytes of a JSON file that is read."""
 _OWNER, _FILE = b"remedy.owner", b"remedy.file"
 
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 MOST_CHARACTERS = 80
-"""Characters of a value that a message repeats."""
+"""The most characters of a value in a message."""
 MOST_OF_LINE = 600
-"""Characters of a message's line."""
+"""The most characters of a message's line."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories of invisible characters that may act: controls (ANSI escapes), direction marks, surrogates, separators."""
 _NAMES = 40
-"""Valid names that a message lists."""
+"""The most valid names in a message."""
 
 _repr = reprlib.Repr()
 _repr.maxlevel = 4

@@ -16,7 +16,7 @@ _PLAIN = {
 }
 """Messages by pydantic's error type, in YAML's words."""
 DEEP = 2
-"""Levels of sections below in which a meant key is sought."""
+"""Levels of nested sections that are searched for a key."""
 _OTHERS = {
     "learning_rate": "lr max_lr peak_lr",
     "batch_size": "bs batch train_batch_size per_device_train_batch_size global_batch_size",
@@ -51,7 +51,7 @@ _OTHERS = {
     "path": "file data_path dataset dataset_path",
     "wandb": "use_wandb report_to",
 }
-"""Settings with the names that other tools have for them."""
+"""Other tools' names of settings."""
 
 
 def suggest_key(name: str, settings: type[BaseModel]) -> str:
@@ -97,7 +97,7 @@ def explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
     by_place: dict[tuple[str, ...], list[ErrorDetails]] = {}
     for detail in details:
         by_place.setdefault(tuple(place_of(data, detail)), []).append(detail)
-    # A mistake inside a section makes pydantic complain of the section too: only the innermost place is told.
+    # pydantic reports a mistake inside a section for the section too: only the innermost is explained.
     outer = {path[:end] for path in by_place for end in range(len(path))}
     for path, errors in by_place.items():
         if path not in outer:

@@ -21,7 +21,7 @@ from typing import Any
 
 GROUP = "remedy.plugins"
 _TO_CHILDREN = "REMEDY_PLUGINS"
-"""The environment variable by which child processes import the same."""
+"""The environment variable that names plug-ins for child processes."""
 _loaded: dict[str, str] = {}
 """Imported plug-ins, each with the digest of its sources."""
 _of_command_line: list[str] = []

@@ -20,7 +20,7 @@ from remedy.messages import one_line
 from remedy.settings import ConfigError, UserError
 
 SAFE_PATH = "-P"
-"""The option that keeps the working folder, where a stranger's `json.py` may lie, off the search path."""
+"""The option that removes the working folder, which may hold a stranger's `json.py`, from the search path."""
 # multiprocessing starts workers, fork server and resource tracker by `python -c`, which searches the working folder
 # first, and sends the parent's search path later. This private function gives the options of all three (CPython 3.11
 # to 3.13).
@@ -99,7 +99,7 @@ def neighbours() -> int:
 def end_with_parent(parent: int, end: Callable[[], object]) -> None:
     """Call `end` in a thread once the parent has ended."""
 
-    # Polls, since Linux's signal for it (PR_SET_PDEATHSIG) comes already when the parent's *thread* ends.
+    # Polls, since Linux's PR_SET_PDEATHSIG already signals the end of the parent's *thread*.
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
@@ -120,7 +120,7 @@ def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterat
         with ProcessPoolExecutor(workers, context, initializer=_start, initargs=(os.getpid(), begin, given)) as pool:
             try:
                 yield pool
-            finally:  # after an error or interrupt, only what is begun is finished
+            finally:  # after an error or interrupt, only started work is finished
                 pool.shutdown(cancel_futures=True)
     except BrokenProcessPool:
         raise UserError(
@@ -130,7 +130,7 @@ def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterat
 
 
 def _start(parent: int, begin: Callable[..., None], given: tuple[Any, ...]) -> None:
-    # A terminal interrupts workers too: they ignore it, so that the parent can let them finish what is begun.
+    # A terminal interrupts workers too. They ignore it, so that the parent can let them finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent, lambda: os._exit(1))
     begin(*given)

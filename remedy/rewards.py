@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BATCH = 100
-"""Examples that are made at a time."""
+"""Examples made at a time."""
 PARTS: dict[str, Callable[[TraceScore], float]] = {
     "prefix": lambda score: score.prefix,
     "answer": lambda score: float(score.right),
     "format": lambda score: float(score.valid),
     "whole": lambda score: float(score.first_wrong is None),
 }
-"""Parts of a reward, each from 0 to 1: the share of frames before the first wrong one (one after the true end is wrong too), a right
-answer, a text that parses as a trace to its end, and the true trace with nothing after it."""
+"""Parts of a reward, each from 0 to 1. `prefix`: the share of frames before the first wrong one, or one after the true end. `format`:
+the text parses as a trace to its end. `whole`: the true trace with nothing after it."""
 
 
 class TraceReward:

@@ -16,11 +16,11 @@ T = TypeVar("T")
 U64 = npt.NDArray[np.uint64]
 
 ORDER = 1 << 32
-"""The stream of orders. Smaller numbers are streams of splits."""
+"""The stream of orders; smaller numbers are those of splits."""
 WINDOW = ORDER + 1
-"""The stream of windows on examples."""
+"""The stream of examples' windows."""
 FIRST_LINE = ORDER + 2
-"""The stream of the numbers of programs' first lines."""
+"""The stream of first line numbers."""
 MARKS = ORDER + 3
 """The stream of marked lines."""
 PAIRS = ORDER + 4

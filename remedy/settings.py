@@ -25,7 +25,7 @@ from remedy.plugins import PluginError, asked_plugins, load_plugin, note_plugins
 S = TypeVar("S", bound="Settings")
 ABSENT = object()
 MOST_STORED = 1 << 17
-"""Bytes of stored settings that are read: PyYAML takes half a minute for a MiB."""
+"""The most bytes of stored settings: PyYAML takes half a minute for a MiB."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Sections whose keys are dotted keys of other settings, with the number of names before these (`runs.NAME.train.seed`: 1)."""
 
@@ -146,7 +146,7 @@ def resolve(
         settings["plugins"] = list(plugins)
     changed_keys = tuple(f"{key}." for key in changes)
     left_out: dict[str, str] = {}
-    while True:  # each round removes what validation complains of and may be removed
+    while True:  # each round removes keys that validation refuses and that may be removed
         try:
             return build(model, settings, where), left_out
         except ConfigError as error:

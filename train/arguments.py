@@ -34,7 +34,7 @@ FILLED: dict[str, Any] = {
     "zero_allow_untested_optimizer": True,
     "zero_force_ds_cpu_optimizer": False,
 }
-"""What a JSON holds beside ZeRO's section; Transformers puts the training arguments' values in place of `auto`."""
+"""The JSON without ZeRO's section; Transformers replaces `auto` by the training arguments' values."""
 OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
 
 LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
@@ -75,7 +75,7 @@ def join(on_cpu: bool) -> None:
     except ImportError:
         raise ConfigError(f"train.deepspeed: DeepSpeed is not installed: {install('deepspeed')}") from None
 
-    if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
+    if on_cpu:  # compiling this op takes half a minute, and gloo does the same
         __compatible_ops__["deepspeed_shm_comm"] = False
     if "RANK" not in os.environ:
         with socket.socket() as free:
@@ -84,7 +84,7 @@ def join(on_cpu: bool) -> None:
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if not on_cpu:
         torch.cuda.set_device(this_process().local_rank)
-    # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
+    # Before weights exist: ZeRO-3 divides them over the processes that it knows then.
     deepspeed.init_distributed(dist_backend="gloo" if on_cpu else "nccl", auto_mpi_discovery=False, verbose=False)
 
 
@@ -216,7 +216,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         bf16=settings.precision == "bf16",
         fp16=settings.precision == "fp16",
         gradient_checkpointing=settings.gradient_checkpointing,
-        # Under ZeRO-3 a weight is in pieces again when activations are computed anew, which only the reentrant form allows.
+        # ZeRO-3 has divided the weights again when activations are recomputed: only the reentrant form allows that.
         gradient_checkpointing_kwargs={"use_reentrant": stage == 3},
         torch_compile=settings.torch_compile,
         seed=settings.seed,
@@ -238,6 +238,6 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     if settings.deepspeed is not None and (differ := arguments.hf_deepspeed_config.mismatches):
         said = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
         raise ConfigError(f'{settings.deepspeed.file}: {said}: make them agree, or write "auto" in the file')
-    # One GPU for a process: with several in sight Transformers would copy the model to all of them, and multiply the batch.
+    # One GPU per process: Transformers would copy the model to all visible ones, and multiply the batch.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments

@@ -39,8 +39,8 @@ FREE_ON_RESUME = {
     "gradient_accumulation_steps",
     "gradient_checkpointing",
 }
-"""Training settings that may change when a run is resumed: what is computed stays the same. Any other makes it another run, but for
-`max_steps`: without a curriculum, whose stages it scales, rows stay the same and the learning rate takes the new schedule."""
+"""Training settings that may change on resume, since results stay the same. So may `max_steps` without a curriculum, whose stages it
+scales: the learning rate then follows the new schedule."""
 
 log = logging.getLogger(__name__)
 

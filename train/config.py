@@ -19,7 +19,7 @@ from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 from remedy.settings import ConfigError, Configuration, Settings
 
 DIVERGED = "diverged.txt"
-"""What a run leaves beside its checkpoints whose loss became NaN or infinite."""
+"""File in the output of a run whose loss became NaN or infinite."""
 DEFAULT_STEPS = 1000
 MOST_STEPS = 1_000_000_000
 
@@ -80,7 +80,7 @@ class TrainSettings(Settings):
     )
     """Roles whose tokens are supervised."""
     loss_weights: dict[RoleName, Annotated[float, Field(gt=0, le=1000)]] = {}
-    """Weights of roles in the mean that training minimises; the others have 1: `{value: 4}`. Validation's loss is without them."""
+    """Weights of roles in the training loss, by default 1: `{value: 4}`. Validation's loss is without them."""
     pack: int = Field(default=1, ge=1, le=10_000)
     """Number of consecutive examples joined into one row. They do not see each other; each has the loss that it has alone."""
     learning_rate: float = Field(default=1e-3, gt=0, le=100)
@@ -118,14 +118,14 @@ class TrainSettings(Settings):
     save_steps: int = Field(default=500, ge=1, le=MOST_STEPS)
     """Steps from one checkpoint to the next."""
     save_total_limit: int = Field(default=2, ge=1, le=1_000_000)
-    """The last checkpoints that are kept."""
+    """Number of newest checkpoints to keep."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of initial weights and dropout."""
     data_seed: int = Field(default=0, ge=0, lt=MOST_SEEDS)
     """Seed of the choice and order of training examples; `data.seed` draws the programs of all splits."""
     evaluate_every: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Steps between validations, and one after the last step: teacher-forced loss, and the share of frames' states, values and so on
-    that are right, on held-out examples. Null: no validation."""
+    """Steps between validations; the last step has one too. They measure teacher-forced loss, and the share of frames' states, values and
+    so on that are right, on held-out examples. Null: no validation."""
     validation_examples: int = Field(default=256, ge=1, le=1_000_000)
     """Number of validation examples: the first of the validation split of `data` (and `mixture`)."""
     keep_best: Literal["loss", "exact_match"] | None = None
@@ -291,7 +291,7 @@ class RunConfig(Configuration):
                 f"train.stacked {self.train.stacked}: only decoders that are trained from the start can be stacked, not pretrained "
                 "models or adapters: remove it"
             )
-        # A model that is to write lines by itself has to write events too. One that learns neither is held to the program, or fed both.
+        # A model that writes lines must write events too. One that learns neither is constrained or fed both.
         written = {Role.STRUCTURE, Role.ACTION} <= roles
         if written and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
             raise ValueError(

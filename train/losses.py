@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from remedy.models.protocol import CausalLM
 
 CHUNK = 2**26
-"""Logits that are in memory at once: 256 MiB in float32, 523 tokens of Llama-3's vocabulary."""
+"""Logits of a chunk: 256 MiB in float32, 523 tokens with Llama-3's vocabulary."""
 IGNORED = -100
 
 
@@ -46,7 +46,7 @@ class Head:
         self.classes = int(model.config.get_text_config().vocab_size)
         self._project = self.module.forward if self.module is not None else None
         self._answer: Any = None
-        self._asked = False  # which is all that a compiler looks at
+        self._asked = False  # all that a compiled graph reads
         if self.module is not None:
             self.module.forward = self._forward
 
@@ -64,7 +64,7 @@ class Head:
         if self.module is None:
             return "the model names no output embeddings"
         if any(hasattr(p, "ds_id") for part in self.module.children() for p in part.parameters()):
-            # Each chunk would make them whole by itself, and processes may have unlike numbers of chunks: they would wait for ever.
+            # Each chunk would gather them, and processes with different numbers of chunks would deadlock.
             return "ZeRO-3 divides weights of modules inside the output embeddings (adapters)"
         tokens = torch.arange(3, 7, device=device)[None] % self.classes
         known = torch.linspace(-90, 90, self.classes, device=device).expand(*tokens.shape, -1)
@@ -144,7 +144,7 @@ class Head:
             found = cross_entropy(self._logits(part), wanted, reduction=reduction, label_smoothing=self.smoothing)
             return found @ weight[0] if weight else found
 
-        # The backward pass begins with what was computed last, so that one chunk can be kept: a whole one.
+        # One chunk need not be computed again: a full one, last, with which the backward pass begins.
         kept, *others = self._chunks(hidden, targets, *weights)
         again = [checkpoint(loss, *chunk, use_reentrant=False) for chunk in others]
         return torch.stack([*again, loss(*kept)]).sum()

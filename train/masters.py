@@ -28,7 +28,7 @@ class MasterWeights(torch.optim.AdamW):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         groups, rounded = self.param_groups, {master: weight for weight, master in self.masters.items()}
         for group in groups:
-            for master in group["params"]:  # one after the other: what is cast stays in the processor's cache
+            for master in group["params"]:  # one by one, so that the cast gradient stays in the CPU cache
                 weight = rounded.get(master)
                 if weight is not None:
                     master.grad = None if weight.grad is None else weight.grad.float()

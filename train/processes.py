@@ -16,9 +16,9 @@ from transformers import TrainerCallback, TrainerState
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 INTERRUPTED = 130
-"""Exit status of a command that SIGINT ended, as shells have it."""
+"""Exit status after SIGINT, as in shells."""
 RESUMABLE = 75
-"""Exit status of a run that a signal stopped: EX_TEMPFAIL of sysexits.h, "try again"."""
+"""Exit status after another signal: EX_TEMPFAIL of sysexits.h, "try again"."""
 
 
 _host_group: Any = None
@@ -65,7 +65,7 @@ class StopOnSignal(TrainerCallback):
         self._before = {number: signal.signal(number, self._note) for number in (*SIGNALS, signal.SIGINT)}
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        # Every process must stop at the same step, whichever of them the signal reached first.
+        # Every process must stop after the same step.
         if largest(int(self.received is not None)):
             self.received = self.received or "a signal to another process"
             control.should_save = control.should_training_stop = True

@@ -55,7 +55,7 @@ from remedy.train.trainer import RowTrainer, explained, saving
 log = logging.getLogger(__name__)
 DTYPES = {**PRECISIONS, "fp16": torch.float16}
 SAVED = 200_000_000
-"""Weights that are written and read again in a few seconds."""
+"""The most weights that `try_saving` saves and reads: a few seconds."""
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
@@ -106,7 +106,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if process.is_main:
         try_saving(config, model, tokenizer)
     stop, progress, tracking = StopOnSignal(), ProgressLine(config.name), Tracking(config)
-    # A signal is noted first, before anything shows that training has begun.
+    # StopOnSignal first: handlers are set before any sign that training has begun.
     callbacks: list[TrainerCallback] = [stop, tracking, Checkpoints(config), progress]
     if resharded:
         callbacks.append(FixUniversalOptimizerState())
@@ -300,5 +300,5 @@ def _begin(config: RunConfig, output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     (output / SEAL).unlink(missing_ok=True)  # until training ends again
     (output / DIVERGED).unlink(missing_ok=True)
-    # Whole or not at all: other processes may be reading the one there is.
+    # Atomically, since other processes may be reading it.
     write_text(output / CONFIG_FILE, dump(config))

@@ -49,8 +49,7 @@ from remedy.train.trainer import NonFiniteLoss, RowTrainer, diverged, explained,
 
 log = logging.getLogger(__name__)
 ON_A_CPU = "gru"
-"""The mixer whose seeds are trained faster together on a CPU core: of the others, products or PyTorch's own fused recurrence (LSTM)
-are at the core's limit already."""
+"""The only mixer that a CPU core trains faster when stacked: matrix products, or PyTorch's fused LSTM, bound the others."""
 
 
 def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False) -> None:
@@ -91,7 +90,7 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
         models.append(cast(DecoderForCausalLM, build_model(config, tokenizer)))
     try_saving(configs[0], models[0], tokenizer)
     find_kernels(models[0].mixers(), arguments[0].device, DTYPES[configs[0].train.precision])
-    together = stack(models)  # before members change what their models' heads answer
+    together = stack(models)  # before members replace the heads' forward
     members = [
         Member(
             config,

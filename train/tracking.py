@@ -22,7 +22,7 @@ from remedy.train.validation import Sample
 log = logging.getLogger(__name__)
 RUN_ID = "wandb-id"
 PROGRESS = ("tokens", "examples", "flops")
-"""Axes beside W&B's own step: figures can be drawn against any of them."""
+"""Horizontal axes of W&B charts besides its step."""
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Tracking(TrainerCallback):
             step = state.global_step
             kept = [record for record in read_metrics(self.path) if step and record["step"] <= step]
             write_text(self.path, "".join(json.dumps(record) + "\n" for record in kept))
-            # Runs of seeds that are trained at once are open at the same time.
+            # create_new: stacked seeds have open runs at the same time.
             settings = self.config.model_dump(mode="json")
             self.run = _open_training(self.config, config=settings, job_type="train", reinit="create_new")
 

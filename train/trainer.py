@@ -38,7 +38,7 @@ from remedy.train.validation import Sample, Validation, validation_rows
 
 log = logging.getLogger(__name__)
 NO_MEMORY = ("allocate memory", "DataLoader worker")
-"""What errors say of a want of memory that have no class of their own; a worker that makes examples is killed for it."""
+"""Texts of RuntimeErrors for lack of memory, which also kills data workers."""
 
 
 @contextlib.contextmanager
@@ -164,9 +164,9 @@ class RowTrainer(Trainer):
         self._data_seconds += time.perf_counter() - begin
         if items is not None and "loss_weights" in batches[0]:
             items = summed(torch.stack([batch["loss_weights"][:, 1:].sum() for batch in batches]).sum()).to(device)
-        if items is not None:  # a step with nothing to learn has a loss of zero, also by a model that computes its own
+        if items is not None:  # so that a step without supervised tokens has loss 0, also with the model's own loss
             items = torch.as_tensor(items).clamp(min=1)
-        if self.model_accepts_loss_kwargs:  # else its loss would be a mean of the pieces' means
+        if self.model_accepts_loss_kwargs:  # otherwise its loss is a mean of the pieces' means
             batches = by_length(batches, cast(Collator, self.data_collator))
         for batch in batches:
             self.count(example_lengths(batch))
@@ -321,7 +321,7 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
         if this_process().is_main:
             Path(config.output, DIVERGED).write_text(f"step {error.step}\n", encoding="utf-8")
         raise UserError(diverged(error, trainer)) from None
-    except UserError as error:  # a worker of the DataLoader sends it as a text that ends with the error's own
+    except UserError as error:  # of a DataLoader worker, the text ends with the original message
         found = str(error)
         raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:

@@ -23,7 +23,7 @@ from remedy.train.run import build_model, build_rows, quieten
 from remedy.train.trainer import RowTrainer, explained
 
 SECONDS = 5.0
-"""After so many no further step is begun."""
+"""Seconds after which no further step begins."""
 
 
 class Cost(NamedTuple):
@@ -103,7 +103,7 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
             model = build_model(mine, tokenizer)
             flops = [training_flops(model).of([part.size for row in b for part in parted(row)]) for b in batches]
             found = found._replace(flops=processes * _over(steps, flops))
-            # Twice each, since the first step of a width is slower.
+            # Each batch twice, since the first step of a width is slower.
             short = mine.changed({"train.max_steps": 2 * len(batches), "train.curriculum": ()})
             sample, clock = _Sample([row for batch in batches for row in [*batch, *batch]]), _Clock()
             arguments = training_arguments(short, 1)
@@ -123,7 +123,7 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
 def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], list[float]]:
     """Return each stage's first batch, and a worker's seconds to make it."""
     size, batches, making = config.train.batch_size, [], []
-    rows.__getitems__(range(size))  # what is begun at its first use is no part of a step's time
+    rows.__getitems__(range(size))  # a warm-up, which is not timed
     for start in [0, *config.train.stage_ends()[:-1]]:
         begin = time.perf_counter()
         batches.append(rows.__getitems__(range(start * size, (start + 1) * size)))

@@ -52,7 +52,7 @@ def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[T
 
 
 SHOWN = 4
-"""Rows of which a table shows what the model predicts."""
+"""Validation rows in W&B's table of predictions."""
 
 
 class Sample(NamedTuple):
@@ -82,7 +82,7 @@ class Validation:
         lengths = [row.size - 1 for row in self.rows]
         frames = np.concatenate([row.frames[1:] for row in self.rows])
         learnt = np.isin(present, self.roles)
-        # Of each learnt token, in the order of rows: the example, frame and role that it is a part of.
+        # The example, frame and role of each supervised token, in the order of rows.
         owners = np.stack([np.repeat(self.example_of, lengths), frames, present], axis=1)[learnt]
         self.parts, part_of = np.unique(owners, axis=0, return_inverse=True)
         self.part_of = part_of.reshape(-1)

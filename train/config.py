@@ -124,8 +124,8 @@ class TrainSettings(Settings):
     data_seed: int = Field(default=0, ge=0, lt=MOST_SEEDS)
     """Seed of the choice and order of training examples; `data.seed` draws the programs of all splits."""
     evaluate_every: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Steps between validations; the last step has one too. They measure teacher-forced loss, and the share of frames' states, values and
-    so on that are right, on held-out examples. Null: no validation."""
+    """Steps between validations, besides one after the last step: teacher-forced loss, and the share of frames' states, values and so on
+    that are right, on held-out examples. Null: no validation."""
     validation_examples: int = Field(default=256, ge=1, le=1_000_000)
     """Number of validation examples: the first of the validation split of `data` (and `mixture`)."""
     keep_best: Literal["loss", "exact_match"] | None = None

@@ -49,8 +49,8 @@ class SettingsCommand(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         settings = as_help(settings_class(self.name or ""))
-        about = "Settings, in the YAML file or as key=value; docs/config.md describes every key:"
-        return f"{super().get_help(ctx)}\n\n{about}\n{settings}"
+        heading = "Settings, in the YAML file or as key=value; docs/config.md describes every key:"
+        return f"{super().get_help(ctx)}\n\n{heading}\n{settings}"
 
 
 class Commands(TyperGroup):
@@ -63,15 +63,15 @@ class Commands(TyperGroup):
         if cmd_name not in MAIN | TOOLS:
             return None
         module, _, name = (MAIN | TOOLS)[cmd_name][0].partition(":")
-        alone = command_line()
+        app = command_line()
         kind = SettingsCommand if cmd_name in SETTINGS else TyperCommand
-        alone.command(cmd_name, cls=kind)(getattr(import_module(f"remedy.launch.{module}"), name or cmd_name))
-        return typer.main.get_command(alone)
+        app.command(cmd_name, cls=kind)(getattr(import_module(f"remedy.launch.{module}"), name or cmd_name))
+        return typer.main.get_command(app)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, commands in (("Commands", MAIN), ("Tools", TOOLS)):
             with formatter.section(title):
-                formatter.write_dl([(name, said) for name, (_, said) in commands.items()])
+                formatter.write_dl([(name, help_line) for name, (_, help_line) in commands.items()])
 
 
 app = command_line(cls=Commands, no_args_is_help=True)
@@ -102,17 +102,17 @@ def _all(
         raise UserError(f"--plugin: {error}") from None
 
 
-def _plugins_first(words: list[str]) -> list[str]:
+def _plugins_first(arguments: list[str]) -> list[str]:
     """Move `--plugin` before the command, wherever it was given."""
     first: list[str] = []
-    rest: list[str] = []
-    waiting = iter(words)
+    others: list[str] = []
+    waiting = iter(arguments)
     for word in waiting:
         if word == "--plugin":
             first += [word, *itertools.islice(waiting, 1)]
         else:
-            (first if word.startswith("--plugin=") else rest).append(word)
-    return [*first, *rest]
+            (first if word.startswith("--plugin=") else others).append(word)
+    return [*first, *others]
 
 
 def main(*words: str) -> None:

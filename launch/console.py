@@ -110,10 +110,10 @@ def reporting() -> Iterator[None]:
             raise
         _leave("interrupted: what is written stays, and the same command goes on from there", 130)
     except Exception as error:
-        words = in_words(error)
-        if words is None:
+        message = in_words(error)
+        if message is None:
             raise
-        _leave(f"error: {words}", 2)
+        _leave(f"error: {message}", 2)
 
 
 def in_words(error: BaseException) -> str | None:
@@ -121,18 +121,18 @@ def in_words(error: BaseException) -> str | None:
     if isinstance(error, (UserError, ProgramError)):
         return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
     if isinstance(error, OSError):
-        return one_line(_of_the_system(error))
+        return one_line(_system_message(error))
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        said = f" ({error})" if str(error) else ""
-        return one_line(f"out of memory{said}: make the numbers that say how much is done at a time smaller")
+        details = f" ({error})" if str(error) else ""
+        return one_line(f"out of memory{details}: make the numbers that say how much is done at a time smaller")
     return None
 
 
-def _of_the_system(error: OSError) -> str:
+def _system_message(error: OSError) -> str:
     if error.errno is None:
         return str(error) or type(error).__name__
-    place = f"{cut(str(error.filename), 200)}: " if error.filename else ""
-    return f"{place}{error.strerror or error.errno}{_FULL if error.errno in FULL else '; choose another path' if place else ''}"
+    path = f"{cut(str(error.filename), 200)}: " if error.filename else ""
+    return f"{path}{error.strerror or error.errno}{_FULL if error.errno in FULL else '; choose another path' if path else ''}"
 
 
 def _interrupted(error: BaseException | None) -> bool:
@@ -141,6 +141,6 @@ def _interrupted(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _leave(words: str, status: int) -> NoReturn:
-    print(words, file=sys.stderr, flush=True)
+def _leave(message: str, status: int) -> NoReturn:
+    print(message, file=sys.stderr, flush=True)
     sys.exit(status)

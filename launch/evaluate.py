@@ -29,7 +29,7 @@ GRACE = 5.0
 
 
 @contextlib.contextmanager
-def together() -> Iterator[Rank]:
+def this_rank() -> Iterator[Rank]:
     """Yield this process's rank, with a GPU of its own.
 
     If one of several processes fails, all print why, the first one first, and exit with 2.
@@ -54,12 +54,12 @@ def together() -> Iterator[Rank]:
             raise
         os._exit(130)  # without a traceback: the first process reports it
     except Exception as error:
-        words = in_words(error)
-        if words is None:
+        message = in_words(error)
+        if message is None:
             raise
         if not rank.is_main:
             time.sleep(GRACE)
-        print(f"error: {words}", file=sys.stderr, flush=True)
+        print(f"error: {message}", file=sys.stderr, flush=True)
         os._exit(2)  # at once, so that the launcher ends the others before they repeat it
 
 
@@ -86,7 +86,7 @@ def evaluate(
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint
 
-    with together() as rank:
+    with this_rank() as rank:
         settings = load_one(EvalConfig, config, overrides)
         summary = evaluate_checkpoint(checkpoint, settings, out, name, rank=rank)
         if rank.is_main:

@@ -68,11 +68,11 @@ def init(
     A sample is traced first, and programs without a trace are listed.
     """
     task = ProgramsTask(path=programs)
-    said = task.describe_splits()
-    if not said.endswith("(as its source says)"):
+    description = task.describe_splits()
+    if not description.endswith("(as its source says)"):
         many = task.clusters("all", task.count("all")) >= FUNCTIONS
         task = ProgramsTask(path=programs, split_by="function" if many else "program")
-        said = task.describe_splits()
+        description = task.describe_splits()
     for split in ("train", "validation", "test"):
         task.require(split, 1, "an experiment")
     name = file_name(Path(programs).stem) or "programs"
@@ -81,10 +81,12 @@ def init(
         raise UserError(f"{path}: is there already; choose another --out")
     bad = untraced(task)
     split = "" if task.split_by == "hash" else f", split_by: {task.split_by}"
-    asked = min(EXAMPLES, task.count("test") or EXAMPLES)
-    bar = next((bar for bar in BARS if programs_for(bar) <= task.clusters("test", asked)), BARS[-1])
+    examples = min(EXAMPLES, task.count("test") or EXAMPLES)
+    bar = next((bar for bar in BARS if programs_for(bar) <= task.clusters("test", examples)), BARS[-1])
     solved = "" if bar == BARS[0] else f", solved_at: {bar}"
-    quoted, where = json.dumps(name), json.dumps(programs)  # quoted, since YAML reads 2024 and no as other types
-    text = EXPERIMENT.format(name=name, quoted=quoted, said=said, path=where, split=split, solved=solved, asked=asked)
+    quoted, quoted_path = json.dumps(name), json.dumps(programs)  # quoted, since YAML reads 2024 and no as other types
+    text = EXPERIMENT.format(
+        name=name, quoted=quoted, said=description, path=quoted_path, split=split, solved=solved, asked=examples
+    )
     write_text(path, text)
-    print("\n".join([said, *bad, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"]))
+    print("\n".join([description, *bad, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"]))

@@ -87,17 +87,19 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
     """
     jobs: list[Job] = []
     for name, group in config.groups.items():
-        mine = []
+        group_jobs = []
         for member in members(group):
             job = _job(config, name, member, {}, where)
             if group.select is not None and job.train.train.total_steps:  # an untrained model has nothing to choose
                 chosen = choices[name, member.variant] if choices is not None else group.select.points()[0]
                 job = _job(config, name, member, chosen, where)
-            mine.append(job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where))))
-        for key, says in mine[0].unused.items():
-            if all(key in job.unused for job in mine):
+            group_jobs.append(
+                job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where)))
+            )
+        for key, says in group_jobs[0].unused.items():
+            if all(key in job.unused for job in group_jobs):
                 raise ConfigError(says)
-        jobs += mine
+        jobs += group_jobs
     _refuse_twice(jobs, where)
     jobs = _one_variant_a_recipe(jobs)
     for job in jobs:
@@ -119,7 +121,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
     Raises:
         ConfigError: a trial's settings do not validate; the message names it.
     """
-    found = []
+    jobs = []
     for name, group in config.groups.items():
         for member in trial_members(group):
             job = _job(config, name, member, member.tries, where)
@@ -128,9 +130,9 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
                     job = job._replace(
                         train=job.train.changed({"train.evaluate_every": steps}, _label(name, member, where))
                     )
-                found.append(job)
-    _refuse_twice(found, where)
-    return found
+                jobs.append(job)
+    _refuse_twice(jobs, where)
+    return jobs
 
 
 def stacks(jobs: Sequence[Job]) -> list[Job]:
@@ -142,14 +144,14 @@ def stacks(jobs: Sequence[Job]) -> list[Job]:
     for job in jobs:
         if job.stacked is not None and not job.is_trained:
             recipes.setdefault((job.variant, job.recipe), []).append(job)
-    found = []
-    for mine in recipes.values():
-        size = mine[0].stacked or 1
-        for first, *others in (mine[start : start + size] for start in range(0, len(mine), size)):
+    stacked = []
+    for alike in recipes.values():
+        size = alike[0].stacked or 1
+        for first, *others in (alike[start : start + size] for start in range(0, len(alike), size)):
             if others:
                 name = f"{first.name} and {len(others)} more"
-                found.append(first._replace(name=name, folder=first.folder / "stack", members=(first, *others)))
-    return found
+                stacked.append(first._replace(name=name, folder=first.folder / "stack", members=(first, *others)))
+    return stacked
 
 
 def conditions(job: Job) -> list[Condition]:
@@ -176,7 +178,7 @@ def prepare(job: Job) -> None:
     if job.members:
         return
     settings = job.folder / TRAIN
-    if settings.exists() and not _says(settings, job.train):
+    if settings.exists() and not _has_settings(settings, job.train):
         raise UserError(f"{job.folder} holds a run of other settings; delete it or choose another output")
     # Always anew: the run's process trusts these files as the user's.
     write_text(settings, dump(job.train))
@@ -187,7 +189,7 @@ def prepare(job: Job) -> None:
         (job.folder / EVALUATE).unlink(missing_ok=True)
 
 
-def _says(path: Path, settings: RunConfig) -> bool:
+def _has_settings(path: Path, settings: RunConfig) -> bool:
     """Say if a file has these settings; keys that it lacks have defaults."""
     try:
         return load_stored(RunConfig, path).changed({"plugins": settings.plugins}) == settings
@@ -211,10 +213,10 @@ def is_done(job: Job) -> bool:
         return job.is_trained and not job.members
     folder = job.folder / EVALUATION
     try:
-        found = read_evaluations([folder])
-        request = found.requests[0]
+        evaluations = read_evaluations([folder])
+        request = evaluations.requests[0]
         problem = ""
-        if found.missing or not (folder / SUMMARY).exists():
+        if evaluations.missing or not (folder / SUMMARY).exists():
             problem = f"{folder}: is not finished"
         elif not _is_asked(job, request):
             problem = f"{folder}: holds another evaluation"
@@ -235,19 +237,19 @@ def is_done(job: Job) -> bool:
 def _is_asked(job: Job, request: Mapping[str, Any]) -> bool:
     assert job.evaluate is not None
     variant = job.variant if job.variant != job.name else ""
-    asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
+    expected = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
     chosen = (request.get("training") or {"chosen": job.chosen})["chosen"]
     in_4bit = job.evaluate.load_in_4bit in (None, "quantization" in request)
-    return all(request.get(key) == value for key, value in asked.items()) and chosen == job.chosen and in_4bit
+    return all(request.get(key) == value for key, value in expected.items()) and chosen == job.chosen and in_4bit
 
 
 def _refuse_twice(jobs: Sequence[Job], where: str) -> None:
-    names, held = set(), dict[Path, str]()
+    names, run_of_folder = set(), dict[Path, str]()
     for job in jobs:
         if job.name in names:
             raise ConfigError(f"{where}: run names must be unique over all groups; {shown(job.name)} comes twice")
         names.add(job.name)
-        if (other := held.setdefault(job.folder, job.name)) != job.name:
+        if (other := run_of_folder.setdefault(job.folder, job.name)) != job.name:
             raise ConfigError(
                 f"{where}: runs {shown(other)} and {shown(job.name)} would share {job.folder}: rename one"
             )
@@ -257,24 +259,26 @@ def _one_variant_a_recipe(jobs: Sequence[Job]) -> list[Job]:
     """Name runs of equal recipe and evaluation after the first one's variant."""
     names: dict[tuple[str, str], str] = {}
     for job in jobs:
-        names.setdefault(_whole(job), job.variant if job.variant not in names.values() else job.name)
-    return [job._replace(variant=names[_whole(job)]) for job in jobs]
+        names.setdefault(_recipe_and_evaluation(job), job.variant if job.variant not in names.values() else job.name)
+    return [job._replace(variant=names[_recipe_and_evaluation(job)]) for job in jobs]
 
 
-def _whole(job: Job) -> tuple[str, str]:
-    asked = job.evaluate.model_dump(mode="json") if job.evaluate is not None else {}
-    return job.recipe, json.dumps(asked, sort_keys=True)
+def _recipe_and_evaluation(job: Job) -> tuple[str, str]:
+    evaluation = job.evaluate.model_dump(mode="json") if job.evaluate is not None else {}
+    return job.recipe, json.dumps(evaluation, sort_keys=True)
 
 
-def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -> None:
+def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], key_of_side: str) -> None:
     """Refuse a run or label that no record will have."""
     if side.run not in evaluations:
-        raise ConfigError(f"{place}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
-    own = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
-    known = ["diagnostic", *dict.fromkeys(own), *(label.name for label in COMMON)]
+        raise ConfigError(f"{key_of_side}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
+    labels = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
+    known = ["diagnostic", *dict.fromkeys(labels), *(label.name for label in COMMON)]
     for key in side.where:
         if key not in known:
-            raise ConfigError(f"{place}.where: records of {side.run!r} have no label {key!r}; {suggest(key, known)}")
+            raise ConfigError(
+                f"{key_of_side}.where: records of {side.run!r} have no label {key!r}; {suggest(key, known)}"
+            )
 
 
 def _label(group: str, member: Member, where: str) -> str:
@@ -290,14 +294,17 @@ def _part(name: str, label: str) -> str:
 
 def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str, Any], where: str) -> Job:
     label = _label(group, member, where)
-    below = [SELECTION_FOLDER] if member.tries else []
-    folder = Path(config.output, _part(group, label), *below, _part(member.name, label))
-    place = {"name": member.name, "output": str(folder / "model")}
-    base = {"plugins": config.plugins, **config.groups[group].base, **place}
+    subfolders = [SELECTION_FOLDER] if member.tries else []
+    folder = Path(config.output, _part(group, label), *subfolders, _part(member.name, label))
+    identity = {"name": member.name, "output": str(folder / "model")}
+    base = {"plugins": config.plugins, **config.groups[group].base, **identity}
     changes = {**member.changes, **chosen}
     tracking = apply_changes(base, changes, label).get("tracking") or {}
     if isinstance(tracking, Mapping) and tracking.get("wandb", True):
-        changes = {**changes, "tracking": {"group": config.name, "tags": [group, *below, member.variant], **tracking}}
+        changes = {
+            **changes,
+            "tracking": {"group": config.name, "tags": [group, *subfolders, member.variant], **tracking},
+        }
     train, unused = resolve(RunConfig, base, changes, label)
     stacked = train.train.stacked
     if stacked is not None:
@@ -316,20 +323,22 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
 
 
 def _evaluation(config: ExperimentConfig, group: Group, member: Member, job: Job, label: str) -> EvalConfig:
-    found, _ = resolve(EvalConfig, group.evaluate, group.evaluate_runs.get(member.of, {}), label, label)
+    evaluation, _ = resolve(EvalConfig, group.evaluate, group.evaluate_runs.get(member.run, {}), label, label)
     if config.max_examples is not None:
-        most = config.max_examples
-        counts = {number: getattr(one, "examples", None) for number, one in enumerate(found.diagnostics)}
-        fewer = {f"diagnostics.{number}.examples": min(count or most, most) for number, count in counts.items()}
-        found = found.changed(fewer, label)
-    if found.backend is not None:
+        limit = config.max_examples
+        counts = {
+            number: getattr(diagnostic, "examples", None) for number, diagnostic in enumerate(evaluation.diagnostics)
+        }
+        fewer = {f"diagnostics.{number}.examples": min(count or limit, limit) for number, count in counts.items()}
+        evaluation = evaluation.changed(fewer, label)
+    if evaluation.backend is not None:
         raise ConfigError(
             f"{label}: evaluate.backend does not fit a run that is trained here, which no server has: remove it, and evaluate the run "
             "with `remedy evaluate` once it is served"
         )
-    if found.load_in_4bit and isinstance(job.train.model, DecoderSettings):
+    if evaluation.load_in_4bit and isinstance(job.train.model, DecoderSettings):
         raise ConfigError(
             f"{label}: evaluate.load_in_4bit is for pretrained models, and this run's is a decoder: remove it"
         )
-    found.refuse_on(config.processes)
-    return found
+    evaluation.refuse_on(config.processes)
+    return evaluation

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownExample:
     """An example by role: HTML in a notebook, colours in a terminal."""
 
     view: View
@@ -34,13 +34,13 @@ class Shown:
         return f'<iframe srcdoc="{html.escape(page(self.view))}" style="width:100%;height:480px;border:0"></iframe>'
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        own = Console(
+        inner = Console(
             file=(text := io.StringIO()),
             width=options.max_width,
             force_terminal=console.is_terminal,
             no_color=console.no_color,
         )
-        show_view(self.view, own)
+        show_view(self.view, inner)
         yield Text.from_ansi(text.getvalue())
 
     def __str__(self) -> str:
@@ -50,14 +50,14 @@ class Shown:
         return captured.get()
 
 
-def show(config: DataConfig | RunConfig, index: int = 0, split: str = "train") -> Shown:
+def show(config: DataConfig | RunConfig, index: int = 0, split: str = "train") -> ShownExample:
     """Show one example by token; unsupervised tokens are grey.
 
     Raises:
         UserError: there is no such split or index.
     """
     settings = GenerateConfig(data=config) if isinstance(config, DataConfig) else config
-    return Shown(example_view(settings, Path("the configuration"), index, split))
+    return ShownExample(example_view(settings, Path("the configuration"), index, split))
 
 
 @dataclass(frozen=True)
@@ -100,4 +100,4 @@ def report(evaluations: Sequence[str | Path], out: str | Path, title: str = "Rep
 
     if isinstance(evaluations, (str, Path)) or not evaluations:
         raise UserError("report: give a list of folders of evaluations")
-    return Report(write([Path(one) for one in evaluations], Path(out), title=title).parent)
+    return Report(write([Path(folder) for folder in evaluations], Path(out), title=title).parent)

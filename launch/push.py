@@ -44,8 +44,8 @@ def push(
                 f"{folder / name}: leads to another place, which may hold anything: put the file itself there"
             )
         print(f"{(folder / name).stat().st_size:>15,}  {name}")
-    there = {path.relative_to(folder).as_posix() for path in (*folder.glob("*"), *folder.glob("data/*"))}
-    print(one_line(f"not pushed: {', '.join(sorted(there - {'data', *names})) or 'nothing'}", 2000))
+    present = {path.relative_to(folder).as_posix() for path in (*folder.glob("*"), *folder.glob("data/*"))}
+    print(one_line(f"not pushed: {', '.join(sorted(present - {'data', *names})) or 'nothing'}", 2000))
     if ADAPTER_FILE in names and not card.data.get("base_model"):
         raise UserError(
             f"{folder}: holds adapters of a model that no hub has, without which nobody can load them: push what `remedy merge "
@@ -56,30 +56,30 @@ def push(
         if not license:
             raise UserError("no licence is named, so that nobody may use what is public: give --license, or --private")
         refuse_places(folder / name for name in sorted({*names} - tokenizer_files(names)))
-    where = f"{'private ' if private else ''}{kind} repository {repo}, {revision or 'main'}"
-    print(one_line(f"{where}, licence {license or 'none'}"))
+    target = f"{'private ' if private else ''}{kind} repository {repo}, {revision or 'main'}"
+    print(one_line(f"{target}, licence {license or 'none'}"))
     if dry_run:
         return print("nothing was pushed (--dry-run)")
     if license != card.data.get("license"):
         card.data["license"] = license
         write_text(folder / CARD, str(card))
     api = HfApi()
-    what: Any = {"repo_id": repo, "repo_type": kind}
+    repository: Any = {"repo_id": repo, "repo_type": kind}
     try:
         api.whoami()
-        api.create_repo(**what, private=private or None, exist_ok=True)
-        if private and not api.repo_info(**what).private:
+        api.create_repo(**repository, private=private or None, exist_ok=True)
+        if private and not api.repo_info(**repository).private:
             raise UserError(f"{repo}: is public already: choose another name, or remove --private")
         if revision:
-            api.create_branch(**what, branch=revision, exist_ok=True)
-        what |= {"folder_path": folder, "allow_patterns": names, "delete_patterns": STALE, "revision": revision}
-        print(f"pushed: {api.upload_folder(**what).commit_url}")
+            api.create_branch(**repository, branch=revision, exist_ok=True)
+        repository |= {"folder_path": folder, "allow_patterns": names, "delete_patterns": STALE, "revision": revision}
+        print(f"pushed: {api.upload_folder(**repository).commit_url}")
     except UserError:
         raise
     except Exception as error:  # of the client or its transport, whose message says what to do
-        said = one_line(str(error), 400) or type(error).__name__
+        reason = one_line(str(error), 400) or type(error).__name__
         raise UserError(
-            f"{repo}: not pushed to {api.endpoint}: {said} (the same command, given again, goes on)"
+            f"{repo}: not pushed to {api.endpoint}: {reason} (the same command, given again, goes on)"
         ) from None
 
 
@@ -87,11 +87,11 @@ def _files(folder: Path) -> tuple[str, list[str]]:
     """Return a folder's kind of repository and its verified files."""
     if (folder / MANIFEST).is_file():
         manifest = read_manifest(folder)
-        beside = tokenizer_files(path.name for path in folder.iterdir() if path.is_file())
+        tokenizer_names = tokenizer_files(path.name for path in folder.iterdir() if path.is_file())
         shards = shards_of(manifest)
         for shard in shards:
             read_shard(folder, shard, digest_of(manifest))
-        return "dataset", [*sorted(beside), MANIFEST, CARD, *(f"data/{shard.name}" for shard in shards)]
+        return "dataset", [*sorted(tokenizer_names), MANIFEST, CARD, *(f"data/{shard.name}" for shard in shards)]
     if (folder / SEAL).is_file():
         return "model", [*check_model(folder), SEAL, CARD]
     raise UserError(

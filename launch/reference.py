@@ -82,8 +82,8 @@ def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterat
     """Yield a class and its sections, each with its key and kind."""
     yield settings, prefix, kind
     for row in fields(settings):
-        for chosen, section in row.shape.sections.items():
-            yield from places(section, f"{prefix}.{row.below}" if prefix else row.below, chosen)
+        for section_kind, section in row.shape.sections.items():
+            yield from places(section, f"{prefix}.{row.below}" if prefix else row.below, section_kind)
 
 
 def as_help(settings: type[Settings]) -> str:
@@ -144,14 +144,14 @@ def _section(registered: Mapping[str, Any]) -> Shape:
 def _union(arguments: Sequence[Any], metadata: Sequence[Any]) -> Shape:
     shapes = [_shape(argument, metadata) for argument in arguments if argument is not type(None)]
     words = list(dict.fromkeys(shape.words for shape in shapes if not shape.sections))
-    found: dict[str, type[Settings]] = {}
+    sections: dict[str, type[Settings]] = {}
     for shape in shapes:
         for kind, section in shape.sections.items():
-            own = section.model_fields.get("kind")
-            found[kind or (str(own.default) if own is not None and len(shapes) > 1 else "")] = section
-    words += [_section(found).words] if found else []
+            kind_field = section.model_fields.get("kind")
+            sections[kind or (str(kind_field.default) if kind_field is not None and len(shapes) > 1 else "")] = section
+    words += [_section(sections).words] if sections else []
     words += ["null"] if type(None) in arguments else []
-    return Shape(_either(words, "{}"), found, next((shape.holds for shape in shapes if shape.sections), "one"))
+    return Shape(_either(words, "{}"), sections, next((shape.holds for shape in shapes if shape.sections), "one"))
 
 
 def _either(choices: Sequence[Any], form: str = "`{}`") -> str:
@@ -189,8 +189,8 @@ def _value(value: Any) -> str:
 
 def settings_class(command: str) -> type[Settings]:
     module, _, name = SETTINGS[command].partition(":")
-    found: type[Settings] = getattr(import_module(module), name)
-    return found
+    settings: type[Settings] = getattr(import_module(module), name)
+    return settings
 
 
 def markdown() -> str:
@@ -200,16 +200,16 @@ def markdown() -> str:
     for command in SETTINGS:
         table.append(f"| `remedy {command}` | {_link(settings_class(command))} |")
         for settings, key, kind in places(settings_class(command)):
-            place = f"`{key}`" + (f" of kind `{kind}`" if kind else "") if key else ""
-            used.setdefault(settings, {}).setdefault(place, {})[command] = None
+            location = f"`{key}`" + (f" of kind `{kind}`" if kind else "") if key else ""
+            used.setdefault(settings, {}).setdefault(location, {})[command] = None
     return "\n".join([INTRODUCTION, *table, *(_described(settings, where) for settings, where in used.items())]) + "\n"
 
 
-def _described(settings: type[Settings], where: dict[str, dict[str, None]]) -> str:
-    file = [f"The file of {', '.join(f'`remedy {name}`' for name in where.pop(''))}"] if "" in where else []
-    places = "; ".join([*file, *(f"{place} ({', '.join(commands)})" for place, commands in where.items())])
-    about = inspect.cleandoc(settings.__doc__ or "")
-    lines = [f"\n## {settings.__name__}\n\n{places}.\n\n{about}\n\n| key | type | default | |\n|---|---|---|---|"]
+def _described(settings: type[Settings], locations: dict[str, dict[str, None]]) -> str:
+    file = [f"The file of {', '.join(f'`remedy {name}`' for name in locations.pop(''))}"] if "" in locations else []
+    places = "; ".join([*file, *(f"{location} ({', '.join(commands)})" for location, commands in locations.items())])
+    description = inspect.cleandoc(settings.__doc__ or "")
+    lines = [f"\n## {settings.__name__}\n\n{places}.\n\n{description}\n\n| key | type | default | |\n|---|---|---|---|"]
     for row in fields(settings):
         links = dict.fromkeys(_link(section) for section in row.shape.sections.values())
         cells = (row.shape.words + (f": {', '.join(links)}" if links else ""), f"`{row.default}`", row.description)
@@ -240,7 +240,7 @@ REGISTRIES = {
     "forcings": ("diagnostics.N.forcing", "eval.decoding.forcings:FORCINGS"),
 }
 """Kinds of choices, each with its key and its registry."""
-TELLING_APART = {
+SHARED_CLASS = {
     "cwm_unseeded": "As cwm, but the model writes the first frame too.",
     "cwm_numbered": "As cwm, with each line's number beside it, in the program and in the trace.",
     "cwm_numbers": "As cwm, with each line's number beside it in the program, and in its place in the trace.",
@@ -259,14 +259,14 @@ def print_choices(
     except PluginError as error:
         raise ConfigError(f"plug-in {error}") from None
     for kind in [what] if what else REGISTRIES:
-        key, place = REGISTRIES[kind]
-        module, _, name = place.partition(":")
+        key, location = REGISTRIES[kind]
+        module, _, name = location.partition(":")
         registry: Mapping[str, Any] = getattr(import_module(f"remedy.{module}"), name)
         print(f"{kind} ({key})")
         width = max(map(len, registry))
-        for one, choice in registry.items():
-            line = TELLING_APART.get(one) or _SAID.get(kind, _of_docstring)(one, choice)
-            print(f"  {one:<{width}}  {textwrap.shorten(line, 110, placeholder=' ...')}")
+        for choice_name, choice in registry.items():
+            line = SHARED_CLASS.get(choice_name) or _DESCRIPTIONS.get(kind, _of_docstring)(choice_name, choice)
+            print(f"  {choice_name:<{width}}  {textwrap.shorten(line, 110, placeholder=' ...')}")
         print()
 
 
@@ -277,8 +277,8 @@ def _of_docstring(name: str, choice: Any) -> str:
 def _forcing(name: str, fed: frozenset[Any]) -> str:
     from remedy.eval.decoding.forcings import CONSTRAINED
 
-    held = ", and masks lines that the code cannot reach" if name in CONSTRAINED else ""
-    return f"feeds {', '.join(role.label for role in sorted(fed))}{held}"
+    constraint = ", and masks lines that the code cannot reach" if name in CONSTRAINED else ""
+    return f"feeds {', '.join(role.label for role in sorted(fed))}{constraint}"
 
 
 def _role(name: str, role: Any) -> str:
@@ -287,7 +287,7 @@ def _role(name: str, role: Any) -> str:
     return MEANINGS[role]
 
 
-_SAID: dict[str, Callable[[str, Any], str]] = {
+_DESCRIPTIONS: dict[str, Callable[[str, Any], str]] = {
     "benchmarks": lambda name, benchmark: f"{benchmark.hub} on the Hugging Face hub, or a file given as `path`",
     "families": lambda name, family: f"{len(family.functions)} functions: {', '.join(family.functions)}",
     "sizes": lambda name, size: ", ".join(f"{key} {value}" for key, value in size.items()),

@@ -70,12 +70,12 @@ def run(config: ExperimentConfig, where: str) -> Path:
         settings, or another process runs an experiment into the same output.
     """
     with owned(Path(config.output)):
-        tried, jobs = trials(config, where), expand(config, where)
-        check_programs([*tried, *jobs])
-        set_out(config, jobs)
-        if tried:
-            _do(config, tried, f"{len(tried)} trials that choose settings on validation")
-            jobs = expand(config, where, choose(config, tried))
+        trial_jobs, jobs = trials(config, where), expand(config, where)
+        check_programs([*trial_jobs, *jobs])
+        record_plan(config, jobs)
+        if trial_jobs:
+            _do(config, trial_jobs, f"{len(trial_jobs)} trials that choose settings on validation")
+            jobs = expand(config, where, choose(config, trial_jobs))
             list_runs(config, jobs)  # the choices may change which runs are one variant
         _do(config, jobs, f"{len(jobs)} runs")
         return report_all(config, jobs)
@@ -87,13 +87,13 @@ def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> 
     Raises:
         UserError: as `report_all`, or trials are not finished.
     """
-    tried = trials(config, where)
-    jobs = expand(config, where, choose(config, tried) if tried else None)
+    trial_jobs = trials(config, where)
+    jobs = expand(config, where, choose(config, trial_jobs) if trial_jobs else None)
     list_runs(config, jobs)
     return report_all(config, jobs, partial)
 
 
-def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
+def record_plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
     """Write down the experiment's runs and, before any evaluation, its comparisons."""
     list_runs(config, jobs)
     folder = Path(config.output)
@@ -119,7 +119,7 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
 
     output = Path(config.output)
     directories = [job.folder / EVALUATION for job in jobs]
-    directories = [one for one in directories if (one / REQUEST).exists()] or directories
+    directories = [folder for folder in directories if (folder / REQUEST).exists()] or directories
     directories += [output / name / SELECTION_FOLDER for name, group in config.groups.items() if group.select]
     page = report(
         directories, output / "report", config.comparisons or None, config.title, config.baselines, partial=partial
@@ -130,9 +130,9 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
 
 
 def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
-    if at_once := stacks(jobs):
-        count = sum(len(one.members) for one in at_once)
-        _do_all(config, at_once, f"{count} seeds in {len(at_once)} trainings")
+    if stacked := stacks(jobs):
+        count = sum(len(stack.members) for stack in stacked)
+        _do_all(config, stacked, f"{count} seeds in {len(stacked)} trainings")
     _do_all(config, jobs, what)
 
 
@@ -153,8 +153,8 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
                     if is_done(job):
                         ended[job.name] = ""
                     else:
-                        given = (folders_of(job), job.folder / LOG, config.processes, config.threads)
-                        process = context.Process(target=begun, args=given, name=job.name)
+                        arguments = (folders_of(job), job.folder / LOG, config.processes, config.threads)
+                        process = context.Process(target=run_job, args=arguments, name=job.name)
                         process.start()
                         running[job.name] = job, process
                 except UserError as error:
@@ -192,8 +192,8 @@ def _context() -> Any:
 def _problem(path: Path, status: int) -> str:
     if not status:
         return ""
-    said = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last line is part of a table
-    return f"failed (exit status {status}; all of it in {path}): {said}"
+    last = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last line is part of a table
+    return f"failed (exit status {status}; all of it in {path}): {last}"
 
 
 def last_line(path: Path, start: str = "") -> str:
@@ -211,21 +211,21 @@ class Board:
 
     def __init__(self, names: Iterable[str]) -> None:
         self.begin = time.monotonic()
-        self.said: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
+        self.states: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
 
     def show(self, ended: Mapping[str, str], running: Mapping[str, Path]) -> None:
         """Print changes. `ended`: errors or ""; `running`: logs to quote."""
         now = time.monotonic()
         for name in [*ended, *running]:
-            before, since = self.said[name]
+            last_state, since = self.states[name]
             state = "running" if name in running else "failed" if ended[name] else "done"
-            if state != before or (state == "running" and now - since >= QUIET_SECONDS):
-                self.said[name] = state, now
-                more = last_line(running[name]) if name in running else ended[name]
-                log.info("[%5.0f s] %s: %s", now - self.begin, name, ", ".join(filter(None, (state, more))))
+            if state != last_state or (state == "running" and now - since >= QUIET_SECONDS):
+                self.states[name] = state, now
+                details = last_line(running[name]) if name in running else ended[name]
+                log.info("[%5.0f s] %s: %s", now - self.begin, name, ", ".join(filter(None, (state, details))))
 
 
-def begun(folders: Sequence[Path], log: Path, processes: int, threads: int) -> None:
+def run_job(folders: Sequence[Path], log: Path, processes: int, threads: int) -> None:
     """Do the work of an experiment's process, with its output in `log`.
 
     It ends with the experiment; a training then leaves a checkpoint.
@@ -302,27 +302,27 @@ def _train_together(folders: Sequence[Path]) -> None:
         print(error, flush=True)
 
 
-def _on_several(processes: int, module: str, *words: str) -> None:
+def _on_several(processes: int, module: str, *arguments: str) -> None:
     """Run a module under torchrun, one process per GPU, until this process ends."""
     # --no-python, since torchrun's own command would search the working folder first.
     options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
-    torchrun = module_command("torch.distributed.run", *options, *module_command(module, *words))
+    torchrun = module_command("torch.distributed.run", *options, *module_command(module, *arguments))
     launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)
-    passed_on: list[int] = []
+    signals: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         """Signal torchrun's processes: it dies of one signal and allows 30 s at the other."""
-        passed_on.append(number)
+        signals.append(number)
         launcher = psutil.Process(launched.pid)
         for process in launcher.children() or [launcher]:
             process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+    handlers = {number: signal.signal(number, pass_on) for number in SIGNALS}
     code = launched.wait()
-    for number, handler in before.items():
+    for number, handler in handlers.items():
         signal.signal(number, handler)
     if code:
-        sys.exit(RESUMABLE if passed_on else code)
+        sys.exit(RESUMABLE if signals else code)
 
 
 def _die_with_parent() -> None:
@@ -336,15 +336,20 @@ def evaluate_run(folder: Path) -> None:
     """Evaluate a trained run as its folder says."""
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint
-    from remedy.launch.evaluate import together
+    from remedy.launch.evaluate import this_rank
     from remedy.train.tracking import log_evaluation
 
-    run, about = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
-    variant = "" if about["variant"] == about["name"] else about["variant"]
-    given = {"name": about["name"], "variant": variant, "chosen": about["chosen"], "own": run.model_dump(mode="json")}
-    with together() as rank:
+    run, record = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
+    variant = "" if record["variant"] == record["name"] else record["variant"]
+    identity = {
+        "name": record["name"],
+        "variant": variant,
+        "chosen": record["chosen"],
+        "own": run.model_dump(mode="json"),
+    }
+    with this_rank() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **given)
+        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **identity)
         if rank.is_main:
             log_evaluation(run, summary)
 

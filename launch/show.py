@@ -54,12 +54,17 @@ def show(
     to which --input gives arguments. It is run three times, like all given programs. Its settings: format, reveal.*,
     string_encoding, memory, tracer.* and tokenizer.*, for example reveal.spacing=4 reveal.locals=diff format=repl.
     """
-    path, kind = _found(Path(source), bool(overrides or split))
-    what, takes = TAKES[kind]
-    given = {"--index": index is not None, "--condition": condition, "--split": split, "--input": input is not None}
-    given |= {"--text": text, "key=value": overrides}
-    if refused := [option for option, value in given.items() if value and option not in takes]:
-        raise ConfigError(f"{source}: is {what}, which takes {', '.join(takes)}: remove {refused[0]}")
+    path, kind = _locate(Path(source), bool(overrides or split))
+    kind_of_source, takes = TAKES[kind]
+    options_given = {
+        "--index": index is not None,
+        "--condition": condition,
+        "--split": split,
+        "--input": input is not None,
+    }
+    options_given |= {"--text": text, "key=value": overrides}
+    if refused := [option for option, value in options_given.items() if value and option not in takes]:
+        raise ConfigError(f"{source}: is {kind_of_source}, which takes {', '.join(takes)}: remove {refused[0]}")
     if text and (ids or html is not None):
         raise ConfigError(f"--text: shows neither ids nor a page: remove it, or {'--ids' if ids else '--html'}")
     if kind == "evaluation.json":
@@ -92,20 +97,20 @@ def present(view: View, html: Path | None, ids: bool = False, text: bool = False
         show_view(view, console, ids)
 
 
-def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
+def _locate(path: Path, of_its_data: bool) -> tuple[Path, str]:
     """Return the file or folder to show, and what marks it.
 
     `of_its_data`: of a run, what it reads.
     """
     if not path.is_dir():
         return path, ".py" if path.suffix == ".py" else ""
-    for inside in (path / mark for mark in SHOWN):
-        passed_over = of_its_data and inside.parent != path
-        if inside.exists() and not passed_over:
-            return (inside, "") if inside.suffix == ".yaml" else (inside.parent, inside.name)
-    found = {inside.parent for mark in SHOWN for inside in path.glob(f"*/**/{mark}")}
-    below = sorted(str(folder) for folder in found if folder.parent not in found)
-    holds = f"; below it are {', '.join(below[:8])}{' and others' if len(below) > 8 else ''}" if below else ""
+    for candidate in (path / mark for mark in SHOWN):
+        skipped = of_its_data and candidate.parent != path
+        if candidate.exists() and not skipped:
+            return (candidate, "") if candidate.suffix == ".yaml" else (candidate.parent, candidate.name)
+    marked = {candidate.parent for mark in SHOWN for candidate in path.glob(f"*/**/{mark}")}
+    nested = sorted(str(folder) for folder in marked if folder.parent not in marked)
+    holds = f"; below it are {', '.join(nested[:8])}{' and others' if len(nested) > 8 else ''}" if nested else ""
     raise ConfigError(f"{path}: is the folder of no data set, run or evaluation{holds}")
 
 
@@ -122,8 +127,19 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
 
     row, form = read_example(folder, split, index), read_manifest(folder)["data"]["format"]
     encoded = Encoded(row["input_ids"], row["roles"], row["frames"], row["strings"])
-    kept = {"index", "split", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
-    slices = {name: value for name, value in row.items() if name not in kept}
+    known_columns = {
+        "index",
+        "split",
+        "outcome",
+        "program",
+        "answer",
+        "spans",
+        "input_ids",
+        "roles",
+        "frames",
+        "strings",
+    }
+    slices = {name: value for name, value in row.items() if name not in known_columns}
     facts = {"split": row["split"], **slices, "outcome": row["outcome"].removeprefix("ok"), "answer": row["answer"]}
     tokenizer = load_tokenizer(folder)
     return view_of(f"Example {index} of {folder}", form, tokenizer, tokens_of(tokenizer, encoded, LEARNT), facts)
@@ -144,19 +160,19 @@ def load_source(
 
     changes = parse_overrides(overrides)
     if path.suffix == ".py":
-        given = {"data": {"task": {"kind": "programs", "path": str(path), "input": arguments}}}
+        data = {"data": {"task": {"kind": "programs", "path": str(path), "input": arguments}}}
         of_data = {re.sub(r"^(?!data\.|tokenizer\.)", "data.", key): value for key, value in changes.items()}
         renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
-        return resolve(GenerateConfig, given, renamed, str(path), "override")[0]
-    given = read_stored_run(path) if stored else read_yaml(path)
-    keys = apply_changes(given, changes, "override").keys()
+        return resolve(GenerateConfig, data, renamed, str(path), "override")[0]
+    data = read_stored_run(path) if stored else read_yaml(path)
+    keys = apply_changes(data, changes, "override").keys()
     if other := next((what for key, what in OTHERS.items() if key in keys), ""):
         raise ConfigError(f"{path}: is the configuration of {other}; show takes one with `data` and `tokenizer`")
     if keys <= GenerateConfig.model_fields.keys():
-        return resolve(GenerateConfig, given, changes, str(path), "override")[0]
+        return resolve(GenerateConfig, data, changes, str(path), "override")[0]
     from remedy.train.config import RunConfig  # imports PyTorch
 
-    return resolve(RunConfig, given, changes, str(path), "override")[0]
+    return resolve(RunConfig, data, changes, str(path), "override")[0]
 
 
 def example_view(settings: Any, path: Path, index: int, split: str) -> View:
@@ -173,24 +189,26 @@ def example_view(settings: Any, path: Path, index: int, split: str) -> View:
     from remedy.models.tokenizer import build_tokenizer
 
     data = settings.data
-    given = data.task.count("all") is not None
-    split = split or next((name for name in SPLITS if not given or data.task.count(name)), "all")
-    if split not in (splits := [*SPLITS, *["all"] * given]):
+    is_finite = data.task.count("all") is not None
+    split = split or next((name for name in SPLITS if not is_finite or data.task.count(name)), "all")
+    if split not in (splits := [*SPLITS, *["all"] * is_finite]):
         raise ConfigError(f"--split {split!r}: {suggest(split, splits)}")
     if (count := data.task.count(split)) is not None and index >= count:
         raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
     tokenizer = build_tokenizer(settings.tokenizer, data)
     [execution] = executions(data, split, [index])
     example, encoded = encoded_execution(execution, data, tokenizer)
-    why = f" ({execution.outcome})" if execution.kind != "ok" else ""
-    outcome = example.outcome.removeprefix("ok") + why
+    reason = f" ({execution.outcome})" if execution.kind != "ok" else ""
+    outcome = example.outcome.removeprefix("ok") + reason
     facts = {"split": split, **example.slices, "outcome": outcome, "answer": example.answer}
     if data.memory is not None:
         from remedy.data_gen.window_examples import windows
 
-        found = windows(*encoded[:3], data.memory, tokenizer.special_ids)
-        most = max(window.size for window in found)
-        facts["memory"] = f"{len(found)} windows, in which {most} of {len(encoded.ids)} tokens are seen at most"
+        example_windows = windows(*encoded[:3], data.memory, tokenizer.special_ids)
+        longest = max(window.size for window in example_windows)
+        facts["memory"] = (
+            f"{len(example_windows)} windows, in which {longest} of {len(encoded.ids)} tokens are seen at most"
+        )
     learnt = settings.train.supervised() if hasattr(settings, "train") else LEARNT
     tokens = tokens_of(tokenizer, encoded, learnt)
     return view_of(f"Example {index} of {path.name}", data.format, tokenizer, tokens, facts)

@@ -82,11 +82,11 @@ def settings_of(program: str, arguments: str | None, forcing: str, changes: Mapp
     for key in changes:
         if f"{key}.".startswith(tuple(f"{idle}." for idle in IDLE)) and not key.startswith("set.task.tracer."):
             raise ConfigError(f"override {key}: does nothing here, where the program is given: remove it")
-    given = {
+    data = {
         "diagnostics": [{"kind": "programs", "forcing": [forcing]}],
         "set": {"task": {"kind": "programs", "path": program, "input": arguments}, "seed": 0},
     }
-    return build(EvalConfig, apply_changes(given, changes, "override"))
+    return build(EvalConfig, apply_changes(data, changes, "override"))
 
 
 def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenListener) -> View:
@@ -111,9 +111,9 @@ def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenL
         torch.set_num_threads(config.threads)
     model, tokenizer = load_evaluated(checkpoint, config)
     generator = generator_of(model, tokenizer, config, checkpoint)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     view = written_view(generator, tokenizer, condition, execution, config.max_new_tokens, listener)
-    view.facts["wrote"] += f", {time.perf_counter() - begun:.1f} s"
+    view.facts["wrote"] += f", {time.perf_counter() - start:.1f} s"
     return view
 
 
@@ -150,33 +150,37 @@ def written_view(
     decoded = Decoded(example, truth, written.runs, fed_roles(forcing), data)
     ids = decoded.written(written.runs)
     places = generated_places(decoded, tokenizer)
-    kept = generation(0, tokenizer.decode(ids), written.runs, places, tokenizer, truth, written.near_ties)
+    generated = generation(0, tokenizer.decode(ids), written.runs, places, tokenizer, truth, written.near_ties)
     read = FORMATS[data.format].read(tokenizer.pieces(ids), data.reveal.answer_only)
-    asked = sum(run.asked for run in written.runs)
-    wrote = {"frames": len(read.frames), "tokens written": asked, "were certain": len(kept["ids"]) - asked}
+    tokens_written = sum(run.asked for run in written.runs)
+    wrote = {
+        "frames": len(read.frames),
+        "tokens written": tokens_written,
+        "were certain": len(generated["ids"]) - tokens_written,
+    }
     shared = {name: label for name, label in condition.labels.items() if name not in condition.own_labels}
     facts = {
         "model": generator.name,
         "trace": named({**shared, "memory": str(data.memory or "")}, [*shared, "memory"]),
         "truth": f"not known: {example.outcome if execution.kind == 'ok' else execution.outcome}",
-        "wrote": ", ".join(f"{n:,} {of}" for of, n in {**wrote, "near ties": written.near_ties}.items() if n),
+        "wrote": ", ".join(f"{n:,} {noun}" for noun, n in {**wrote, "near ties": written.near_ties}.items() if n),
         **_answer(read, all(run.complete for run in written.runs)),
     }
     title = f"{example.trace.program.name}, simulated"
     if example.outcome == "ok":
         record = {**score_frames(decoded, tokenizer), "format": data.format, "forcing": forcing, "condition": title}
-        view = record_view({**record, "index": 0, "outcome": "ok", "source": ""}, kept)
+        view = record_view({**record, "index": 0, "outcome": "ok", "source": ""}, generated)
         return replace(view, title=title, facts={**facts, "truth": "from a run", **view.facts})
     form = FORMATS[data.format]
     first = int(isinstance(form, Cwm) and form.seeded)  # the prompt holds the first frame
-    return View(title, alone(kept, first), facts, "written")
+    return View(title, alone(generated, first), facts, "written")
 
 
 def _answer(read: ReadTrace, complete: bool) -> dict[str, str]:
     """Say what a trace returns or raises, or why nothing."""
     if not read.valid:
-        why = read.problem or "the end is missing"
-        return {"no answer": why if complete else "the limit on tokens came first"}
+        reason = read.problem or "the end is missing"
+        return {"no answer": reason if complete else "the limit on tokens came first"}
     match read.frames:
         case [*_, ReadFrame(event=Event.EXCEPTION, value=str(answer)), ReadFrame(event=Event.RETURN, value="None")] | [
             *_,

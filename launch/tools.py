@@ -69,12 +69,12 @@ def report(
 
     if comparisons and baseline:
         raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
-    chosen = None
+    planned = None
     if comparisons:
         from remedy.launch.experiment import ExperimentConfig  # takes seconds
 
-        chosen = load(ExperimentConfig, comparisons).comparisons
-    print(f"report: {write(directories, out, chosen, title, [baseline] if baseline else [], partial)}")
+        planned = load(ExperimentConfig, comparisons).comparisons
+    print(f"report: {write(directories, out, planned, title, [baseline] if baseline else [], partial)}")
 
 
 def compare(
@@ -103,13 +103,14 @@ def compare(
 
     if right_from is not None and not math.isfinite(right_from):
         raise UserError(f"--right-from {right_from}: is no score: give a number")
-    found = compare_logs(baseline, treatment, LogOptions(metric, cluster, right_from), margin, solved_at)
+    comparison = compare_logs(baseline, treatment, LogOptions(metric, cluster, right_from), margin, solved_at)
     with owned(out):
-        page = write_pages(found, out, " against ".join(side_names(treatment, baseline)))
-    words = [
-        f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip() for item in found.verdicts
+        page = write_pages(comparison, out, " against ".join(side_names(treatment, baseline)))
+    lines = [
+        f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip()
+        for item in comparison.verdicts
     ]
-    print("\n".join(map(escaped, [*found.remarks, *words, f"report: {page}"])))
+    print("\n".join(map(escaped, [*comparison.remarks, *lines, f"report: {page}"])))
 
 
 def export_benchmark(
@@ -133,10 +134,14 @@ def export_benchmark(
     changes = [word for word in configs if "=" in word]
     if len(paths) + len(changes) < len(configs):
         raise UserError("two configurations have one file name, which names their part of the benchmark: rename one")
-    if lost := next((word for word in changes if word.partition(".")[0] not in paths), None):
-        raise UserError(f"{lost}: changes no configuration: begin with the name of one ({', '.join(paths)}) and a dot")
-    own = {name: [word.removeprefix(f"{name}.") for word in changes if word.startswith(f"{name}.")] for name in paths}
-    print(f"benchmark: {write({name: load(EvalConfig, path, own[name]) for name, path in paths.items()}, out)}")
+    if unmatched := next((word for word in changes if word.partition(".")[0] not in paths), None):
+        raise UserError(
+            f"{unmatched}: changes no configuration: begin with the name of one ({', '.join(paths)}) and a dot"
+        )
+    overrides = {
+        name: [word.removeprefix(f"{name}.") for word in changes if word.startswith(f"{name}.")] for name in paths
+    }
+    print(f"benchmark: {write({name: load(EvalConfig, path, overrides[name]) for name, path in paths.items()}, out)}")
 
 
 def run(
@@ -166,8 +171,8 @@ def run(
     from remedy.launch.experiment import ExperimentConfig
 
     ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
-    if len(asked := [way for way, given in ways.items() if given]) > 1:
-        raise UserError(f"{asked[0]} and {asked[1]} are two things to do: give one of them")
+    if len(ways_given := [way for way, given in ways.items() if given]) > 1:
+        raise UserError(f"{ways_given[0]} and {ways_given[1]} are two things to do: give one of them")
     needing = (("--rate", rate is not None, "--plan"), ("--spread", spread is not None, "--plan"))
     for option, given, needs in (*needing, ("--partial", partial, "--report-only")):
         if given and not ways[needs]:

@@ -37,7 +37,7 @@ def given_programs(config: RunConfig) -> list[str]:
     from remedy.data_gen.examples import untraced
     from remedy.data_gen.mixture import Mixture
 
-    said: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for data in config.stage_data() if config.train.total_steps and config.shards is None else ():
         for source in Mixture(data, config.mixture).sources:
             task = source.data.task
@@ -45,8 +45,8 @@ def given_programs(config: RunConfig) -> list[str]:
             if config.train.evaluate_every is not None:
                 task.require("validation", 1, "train.evaluate_every")
             if text := task.describe_splits():
-                said |= dict.fromkeys([text, *untraced(task)])
-    return list(said)
+                lines |= dict.fromkeys([text, *untraced(task)])
+    return list(lines)
 
 
 def train(
@@ -77,7 +77,7 @@ def train(
     from remedy.train.stacked import train_stacked
 
     runs = settings.runs()
-    if resume and this_process().is_main and not any(checkpoints(Path(one.output)) for one in runs):
+    if resume and this_process().is_main and not any(checkpoints(Path(run_config.output)) for run_config in runs):
         print(f"{settings.output}: no checkpoint to resume from; training begins at step 0", flush=True)
     try:
         with resumable():
@@ -86,25 +86,25 @@ def train(
             else:
                 train_stacked(settings.name, runs, resume)
     except Exception as error:
-        words = in_words(error)
-        if words is None:
+        message = in_words(error)
+        if message is None:
             raise
-        print(f"error: {words}", file=sys.stderr, flush=True)
+        print(f"error: {message}", file=sys.stderr, flush=True)
         leave(2)
     else:
         if this_process().is_main:
-            print("\n".join(f"saved {one.output}" for one in runs))
+            print("\n".join(f"saved {run_config.output}" for run_config in runs))
         leave()
 
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
     """Exit with a stopped training's status."""
-    from remedy.train.processes import Stopped, leave
+    from remedy.train.processes import TrainingStopped, leave
 
     try:
         yield
-    except Stopped as stopped:
+    except TrainingStopped as stopped:
         if this_process().is_main:
             print(f"stopped: {stopped}", file=sys.stderr)
         leave(stopped.status)

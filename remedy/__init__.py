@@ -70,8 +70,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name at its first use (PEP 562)."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    own = _RENAMED.get(name, name)
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), own)
+    original = _RENAMED.get(name, name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), original)
     return value
 
 

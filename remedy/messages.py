@@ -73,5 +73,5 @@ def suggest(name: str, valid: Iterable[str]) -> str:
     matches = difflib.get_close_matches(name[:MOST_CHARACTERS], names, n=1, cutoff=0.6)
     if matches:
         return f"did you mean {matches[0]!r}?"
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"valid here: {', '.join(names[:_NAMES])}{more}"
+    remainder = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"valid here: {', '.join(names[:_NAMES])}{remainder}"

@@ -56,9 +56,11 @@ _OTHERS = {
 
 def suggest_key(name: str, settings: type[BaseModel]) -> str:
     """Suggest a key here or in nested sections, also by other tools' names."""
-    names = dict.fromkeys([name, *(own for own, others in _OTHERS.items() if name.lower() in others.split())])
-    below = list(_keys(settings, DEEP))
-    keys = [key for wanted in names for key in below if key.rpartition(".")[2] == wanted]
+    names = dict.fromkeys(
+        [name, *(key_of_setting for key_of_setting, others in _OTHERS.items() if name.lower() in others.split())]
+    )
+    nested = list(_keys(settings, DEEP))
+    keys = [key for candidate in names for key in nested if key.rpartition(".")[2] == candidate]
     if keys:
         shortest = min(key.count(".") for key in keys)
         nearest = dict.fromkeys(key for key in keys if key.count(".") == shortest)

@@ -68,5 +68,5 @@ def _acquire(lock: FileLock, path: Path) -> None:
             f"{path.parent}: its file system gives no lock ({error.strerror}), without which two processes could write there at "
             "once: choose a folder on a local disk, or have it mounted with locks (Lustre: mount -o flock)"
         ) from None
-    words = cut(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), 200)
-    path.write_text(f"process {os.getpid()} on {socket.gethostname()} ({words})", errors="replace")
+    command = cut(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), 200)
+    path.write_text(f"process {os.getpid()} on {socket.gethostname()} ({command})", errors="replace")

@@ -90,13 +90,13 @@ def load_known_plugins() -> bool:
     Raises:
         PluginError: one cannot be imported.
     """
-    before = len(_loaded)
+    count = len(_loaded)
     for name in json.loads(os.environ.get(_TO_CHILDREN, "[]")):
         load_plugin(name)
     for point in entry_points(group=GROUP):
         if point.module not in _loaded:
             _import(point.module, None, f"{point.module}{f', of package {point.dist.name},' if point.dist else ''}")
-    return len(_loaded) > before
+    return len(_loaded) > count
 
 
 def plugins_section() -> dict[str, dict[str, str]]:
@@ -146,8 +146,8 @@ def _with_helpers(file: Path) -> list[Path]:
                     imported = [name]
                 case _:
                     continue
-            beside = (file.with_name(f"{name.partition('.')[0]}.py") for name in imported)
-            files += [helper for helper in beside if helper not in files and helper.is_file()]
+            candidates = (file.with_name(f"{name.partition('.')[0]}.py") for name in imported)
+            files += [helper for helper in candidates if helper not in files and helper.is_file()]
     return files
 
 

@@ -28,16 +28,16 @@ _inherited = subprocess._args_from_interpreter_flags  # type: ignore[attr-define
 multiprocessing.util._args_from_interpreter_flags = lambda: [*_inherited(), SAFE_PATH]  # type: ignore[attr-defined]
 
 
-def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
+def ask(interpreter: str, code: str, *arguments: str, stdin: str = "") -> str:
     """Return a short program's output, run isolated in an empty folder.
 
     Raises:
         ConfigError: it prints nothing or fails.
     """
     with tempfile.TemporaryDirectory() as folder:
-        command = [interpreter, "-I", "-c", code, *words]
+        command = [interpreter, "-I", "-c", code, *arguments]
         finished = subprocess.run(
-            command, cwd=folder, input=given, capture_output=True, text=True, errors="replace", timeout=60
+            command, cwd=folder, input=stdin, capture_output=True, text=True, errors="replace", timeout=60
         )
     if finished.returncode or not finished.stdout:
         raise ConfigError(
@@ -46,14 +46,14 @@ def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
     return finished.stdout
 
 
-def own_command(code: str, *words: str) -> list[str]:
+def own_command(code: str, *arguments: str) -> list[str]:
     """Return a command that runs code with this interpreter and search path."""
-    return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *words]
+    return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *arguments]
 
 
-def module_command(module: str, *words: str) -> list[str]:
+def module_command(module: str, *arguments: str) -> list[str]:
     """Return a command like `python -m` with this process's search path."""
-    return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *words)
+    return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *arguments)
 
 
 class Process(NamedTuple):
@@ -109,7 +109,7 @@ def end_with_parent(parent: int, end: Callable[[], object]) -> None:
 
 
 @contextlib.contextmanager
-def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(workers: int, begin: Callable[..., None], *arguments: Any) -> Iterator[ProcessPoolExecutor]:
     """Start processes that call `begin(*given)` first and end with this one.
 
     Raises:
@@ -117,7 +117,9 @@ def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterat
     """
     context = multiprocessing.get_context("spawn")
     try:
-        with ProcessPoolExecutor(workers, context, initializer=_start, initargs=(os.getpid(), begin, given)) as pool:
+        with ProcessPoolExecutor(
+            workers, context, initializer=_start, initargs=(os.getpid(), begin, arguments)
+        ) as pool:
             try:
                 yield pool
             finally:  # after an error or interrupt, only started work is finished
@@ -129,8 +131,8 @@ def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterat
         ) from None
 
 
-def _start(parent: int, begin: Callable[..., None], given: tuple[Any, ...]) -> None:
+def _start(parent: int, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     # A terminal interrupts workers too. They ignore it, so that the parent can let them finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent, lambda: os._exit(1))
-    begin(*given)
+    begin(*arguments)

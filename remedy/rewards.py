@@ -60,8 +60,8 @@ class TraceReward:
         if self.form.one_token:
             raise UserError(f"format: {format} has no text to read: take another")
         self.tokenizer = tokenizer
-        known = tokenizer.get_vocab()
-        self._special = {known[special.value]: special for special in Special if special.value in known}
+        vocabulary = tokenizer.get_vocab()
+        self._special = {vocabulary[special.value]: special for special in Special if special.value in vocabulary}
         needed = (Special.FRAME_SEP, Special.END_OF_TEXT) if self.form.closes_frames else (Special.END_OF_TEXT,)
         if lacking := [special.value for special in needed if special not in self._special.values()]:
             raise UserError(

@@ -104,11 +104,11 @@ class _Loader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node: Any = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
+            if key.value in keys:
                 raise ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
-            seen.add(key.value)
+            keys.add(key.value)
         return node
 
 
@@ -248,17 +248,17 @@ def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1
     if isinstance(target, list):
         if not head.isdecimal() or int(head) >= len(target):
             raise ConfigError(f"{name}: {shown(head)} is not an index of a list of {len(target)}")
-        inside = target[head := int(head)]
+        value_below = target[head := int(head)]
     elif isinstance(target, dict):
         if key in target or names_before == 0:
             head, rest = key, ""
-        inside = target.get(head)
+        value_below = target.get(head)
     else:
         raise ConfigError(f"{name}: nothing below {shown(target)} can be set")
     if not rest:
         target[head] = value
         return
-    target[head] = {} if inside is None else list(inside) if isinstance(inside, tuple) else inside
+    target[head] = {} if value_below is None else list(value_below) if isinstance(value_below, tuple) else value_below
     _change(target[head], rest, value, name, _NAMES_BEFORE.get(head, names_before - 1))
 
 
@@ -279,9 +279,9 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
         raise ConfigError("\n".join(start + line for line in lines), {*details, *idle}, idle) from None
 
 
-def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
+def low_high(setting: int | tuple[int, int]) -> tuple[int, int]:
     """Return the bounds of a setting that is one number or [low, high]."""
-    return (chosen, chosen) if isinstance(chosen, int) else chosen
+    return (setting, setting) if isinstance(setting, int) else setting
 
 
 def dump(config: BaseModel) -> str:

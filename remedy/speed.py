@@ -29,6 +29,12 @@ def duration(seconds: float | None) -> str:
     """Write seconds as `2 min 05 s`; "" if unknown."""
     if not seconds:
         return ""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    return (
+        f"{hours} h {minutes:02} min"
+        if hours
+        else f"{minutes} min {seconds_left:02} s"
+        if minutes
+        else f"{seconds_left} s"
+    )

@@ -49,8 +49,8 @@ def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
     """
     zero: dict[str, Any] = {"stage": 1, "stage3_gather_16bit_weights_on_model_save": True}
     if settings.file is not None:
-        theirs = _read(settings.file)
-        return FILLED | theirs | {"zero_optimization": zero | theirs.get("zero_optimization", {})}
+        data = _read(settings.file)
+        return FILLED | data | {"zero_optimization": zero | data.get("zero_optimization", {})}
     zero["stage"] = settings.stage
     zero |= {part: {"device": "cpu", "pin_memory": True} for part in OFFLOADED[settings.offload]}
     if settings.param_persistence_threshold is not None:
@@ -157,10 +157,10 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
     """
     adapted = hasattr(model, "get_base_model")
     base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
-    kept = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
+    in_float32 = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
     if not (arguments.bf16 and arguments.use_cpu) or arguments.deepspeed:
         return {}
-    if isinstance(base, DecoderForCausalLM) or kept:
+    if isinstance(base, DecoderForCausalLM) or in_float32:
         return {}
     if not adapted:
         tables = {id(module.weight) for module in base.modules() if isinstance(module, nn.Embedding)}
@@ -236,8 +236,8 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         deepspeed=deepspeed,
     )
     if settings.deepspeed is not None and (differ := arguments.hf_deepspeed_config.mismatches):
-        said = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
-        raise ConfigError(f'{settings.deepspeed.file}: {said}: make them agree, or write "auto" in the file')
+        conflicts = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
+        raise ConfigError(f'{settings.deepspeed.file}: {conflicts}: make them agree, or write "auto" in the file')
     # One GPU per process: Transformers would copy the model to all visible ones, and multiply the batch.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments

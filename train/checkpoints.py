@@ -45,7 +45,7 @@ scales: the learning rate then follows the new schedule."""
 log = logging.getLogger(__name__)
 
 
-class Sealed(NamedTuple):
+class SealedCheckpoint(NamedTuple):
     """An intact checkpoint."""
 
     path: Path
@@ -71,10 +71,10 @@ class Checkpoints(TrainerCallback):
             (folder / CONFIG_FILE).write_text(dump(self.config), encoding="utf-8")
             seal(folder, state.global_step, args.world_size)
             _update_symlink(output / LATEST, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
-            found = checkpoints(output)
-            kept = found[:limit]
-            best = {best_of(folder) for folder in kept}
-            for old in found[limit:]:
+            folders = checkpoints(output)
+            newest = folders[:limit]
+            best = {best_of(folder) for folder in newest}
+            for old in folders[limit:]:
                 if old.name not in best:
                     shutil.rmtree(old, ignore_errors=True)
 
@@ -134,7 +134,7 @@ def integrity_error(folder: Path) -> str | None:
         return f"{SEAL} is damaged"
 
 
-def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
+def latest_intact(output: Path) -> tuple[SealedCheckpoint | None, dict[Path, str]]:
     """Find the newest intact checkpoint, and the problem of each newer one.
 
     It only reads, so that every process may call it at once.
@@ -144,20 +144,20 @@ def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
         problem = integrity_error(folder)
         if problem is None:
             content = read_json(folder / SEAL, "")
-            return Sealed(folder, content["step"], content["world_size"]), damaged
+            return SealedCheckpoint(folder, content["step"], content["world_size"]), damaged
         damaged[folder] = problem
     return None, damaged
 
 
-def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> list[str]:
+def quarantine(output: Path, intact: SealedCheckpoint | None, damaged: dict[Path, str]) -> list[str]:
     """Rename damaged checkpoints, remove unsealed ones, point `latest` at the intact one.
 
     Returns a sentence about each.
     """
     if damaged:
         (output / LATEST).unlink(missing_ok=True)
-        if kept is not None:
-            _update_symlink(output / LATEST, kept.path.name)
+        if intact is not None:
+            _update_symlink(output / LATEST, intact.path.name)
     sentences = []
     for folder, problem in damaged.items():
         if not (folder / SEAL).exists():
@@ -177,10 +177,10 @@ def checkpoints(output: Path) -> list[Path]:
     Raises:
         UserError: one is a link, through which a run would write or delete elsewhere.
     """
-    found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
-    if links := [p for p in found if p.is_symlink()]:
+    folders = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
+    if links := [p for p in folders if p.is_symlink()]:
         raise UserError(f"{links[0]}: is a link to another place, in which a run does not write: remove the link")
-    return sorted(found, key=lambda p: -int(p.name.rsplit("-", 1)[1]))
+    return sorted(folders, key=lambda p: -int(p.name.rsplit("-", 1)[1]))
 
 
 def _update_symlink(link: Path, target: str) -> None:
@@ -190,7 +190,7 @@ def _update_symlink(link: Path, target: str) -> None:
 class NewSchedule(TrainerCallback):
     """Callback that applies the learning rate schedule of changed `max_steps` on resume."""
 
-    def __init__(self, checkpoint: Sealed) -> None:
+    def __init__(self, checkpoint: SealedCheckpoint) -> None:
         self.before = load_stored(RunConfig, checkpoint.path / CONFIG_FILE).train.total_steps
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -198,7 +198,10 @@ class NewSchedule(TrainerCallback):
             return
         scheduler = getattr(kwargs["lr_scheduler"], "scheduler", kwargs["lr_scheduler"])
         was = scheduler.get_last_lr()[0]
-        rates = [one(scheduler.last_epoch) * rate for one, rate in zip(scheduler.lr_lambdas, scheduler.base_lrs)]
+        rates = [
+            multiplier(scheduler.last_epoch) * rate
+            for multiplier, rate in zip(scheduler.lr_lambdas, scheduler.base_lrs)
+        ]
         scheduler._last_lr = rates
         for group, rate in zip(scheduler.optimizer.param_groups, rates):
             group["lr"] = rate
@@ -209,7 +212,7 @@ class NewSchedule(TrainerCallback):
             )
 
 
-def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Sealed | None, dict[Path, str]]:
+def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[SealedCheckpoint | None, dict[Path, str]]:
     """Find the checkpoint to resume from, and the problem of each newer one.
 
     It only reads.
@@ -239,10 +242,10 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
         raise UserError(
             f"output: {output} already holds {checkpoint.path.name}; pass --resume to continue it, or choose another output"
         )
-    if held := next(
+    if file := next(
         (path.name for path in (output / SEAL, *sorted(output.glob("*.safetensors"))) if path.exists()), ""
     ):
-        raise UserError(f"output: {output} already holds a model ({held}); choose another output, or delete the folder")
+        raise UserError(f"output: {output} already holds a model ({file}); choose another output, or delete the folder")
     return None, {}
 
 

@@ -124,8 +124,8 @@ class TrainSettings(Settings):
     data_seed: int = Field(default=0, ge=0, lt=MOST_SEEDS)
     """Seed of the choice and order of training examples; `data.seed` draws the programs of all splits."""
     evaluate_every: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Steps between validations, besides one after the last step: teacher-forced loss, and the share of frames' states, values and so on
-    that are right, on held-out examples. Null: no validation."""
+    """Steps between validations, besides one after the last step: teacher-forced loss, and the share of frames' states, values and
+    so on that are right, on held-out examples. Null: no validation."""
     validation_examples: int = Field(default=256, ge=1, le=1_000_000)
     """Number of validation examples: the first of the validation split of `data` (and `mixture`)."""
     keep_best: Literal["loss", "exact_match"] | None = None
@@ -170,7 +170,7 @@ class TrainSettings(Settings):
 
     def _check_stacked(self) -> None:
         """Refuse settings whose effect on a stacked seed would differ."""
-        for key, given, why in (
+        for key, is_set, why in (
             (
                 "deepspeed",
                 self.deepspeed is not None,
@@ -182,7 +182,7 @@ class TrainSettings(Settings):
             ("gradient_accumulation_steps", self.gradient_accumulation_steps > 1, "pieces mix rows of all members"),
             ("max_steps 0", self.total_steps == 0, "nothing is trained"),
         ):
-            if given:
+            if is_set:
                 raise ValueError(f"stacked {self.stacked} does not go with {key}: {why}: remove one of them")
 
     @property
@@ -197,13 +197,13 @@ class TrainSettings(Settings):
 
         Stages keep the curriculum's proportions of `max_steps`, rounded. Each has a step, unless nothing is trained.
         """
-        total, ends, given = self.total_steps, [0], 0
+        total, ends, done = self.total_steps, [0], 0
         if not total:
             return [0] * max(1, len(self.curriculum))
-        whole = sum(stage.steps for stage in self.curriculum)
+        curriculum_steps = sum(stage.steps for stage in self.curriculum)
         for number, stage in enumerate(self.curriculum, 1):
-            given += stage.steps
-            nearest = (2 * given * total + whole) // (2 * whole)
+            done += stage.steps
+            nearest = (2 * done * total + curriculum_steps) // (2 * curriculum_steps)
             ends.append(min(max(nearest, ends[-1] + 1), total - (len(self.curriculum) - number)))
         return ends[1:] or [total]
 
@@ -212,8 +212,8 @@ class TrainSettings(Settings):
 
     def weights(self) -> dict[Role, float]:
         """Return each supervised role's weight, divided by the smallest."""
-        given = {ROLES[name]: self.loss_weights.get(name, 1.0) for name in self.loss_roles}
-        return {role: weight / min(given.values()) for role, weight in given.items()}
+        weights = {ROLES[name]: self.loss_weights.get(name, 1.0) for name in self.loss_roles}
+        return {role: weight / min(weights.values()) for role, weight in weights.items()}
 
 
 class TrackingSettings(Settings):
@@ -276,12 +276,12 @@ class RunConfig(Configuration):
             raise ValueError(str(error)) from None
         if len(self.mixture) == 1:
             self.refuse_idle({f"mixture.{name}.weight": "where there is one part only" for name in self.mixture})
-        placed = list(self._sources(stages))
-        sources = [source for _, source in placed]
+        sources_by_key = list(self._sources(stages))
+        sources = [source for _, source in sources_by_key]
         refuse_held_out_in_vain(sources)
-        refuse_held_out_of_a_part(self.data, placed)
+        refuse_held_out_of_a_part(self.data, sources_by_key)
         roles = self.train.supervised()
-        if Role.CONTEXT in roles and any(one.memory is not None for one in sources):
+        if Role.CONTEXT in roles and any(data_of_part.memory is not None for data_of_part in sources):
             raise ValueError(
                 "train.loss_roles has context, which with data.memory holds the frames that are remembered: they would be learnt "
                 "again in every window: remove it"
@@ -293,7 +293,7 @@ class RunConfig(Configuration):
             )
         # A model that writes lines must write events too. One that learns neither is constrained or fed both.
         written = {Role.STRUCTURE, Role.ACTION} <= roles
-        if written and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
+        if written and Role.EVENT not in roles and any(FORMATS[data_of_part.format].events for data_of_part in sources):
             raise ValueError(
                 "train.loss_roles has structure and action without event: a model never learns where a call or a return begins: add "
                 "event, or leave out action for a model that is held to the control flow or fed both"

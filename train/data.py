@@ -31,7 +31,7 @@ from remedy.train.config import RunConfig, TrainSettings
 
 
 @dataclass(frozen=True)
-class Member:
+class RowExample:
     """One example of a row; `part` is its mixture part or ""."""
 
     part: str
@@ -57,7 +57,7 @@ def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], s
     return Tokens(*arrays, np.arange(len(ids)))
 
 
-def trained_on(
+def row_of_example(
     tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role], special_ids: Mapping[Special, int]
 ) -> Tokens:
     """Return an example, or with `data.memory` one window drawn by its index."""
@@ -80,15 +80,15 @@ class Rows(Dataset[Tokens]):
         """Return a batch of rows, for the DataLoader."""
         raise NotImplementedError
 
-    def members(self, row: int) -> list[Member]:
+    def examples_of(self, row: int) -> list[RowExample]:
         """Return the examples that a row joins."""
         raise NotImplementedError
 
     def describe(self, rows: range) -> str:
-        found: dict[str, list[int]] = {}
-        for member in (member for row in rows for member in self.members(row)):
-            found.setdefault(member.part, []).append(member.index)
-        return "; ".join(f"{part or 'train'} examples {ranges(indices)}" for part, indices in found.items())
+        indices_by_part: dict[str, list[int]] = {}
+        for example in (example for row in rows for example in self.examples_of(row)):
+            indices_by_part.setdefault(example.part, []).append(example.index)
+        return "; ".join(f"{part or 'train'} examples {ranges(indices)}" for part, indices in indices_by_part.items())
 
 
 class TraceDataset(Rows):
@@ -109,26 +109,27 @@ class TraceDataset(Rows):
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         numbers = self._examples(rows)
         stage_of = np.searchsorted(self.ends, np.asarray(rows), side="right").repeat(self.pack)
-        found: dict[int, Tokens] = {}
+        examples: dict[int, Tokens] = {}
         for stage in np.unique(stage_of):
-            mixture, here = self.mixtures[stage], np.flatnonzero(stage_of == stage)
-            sources, indices = mixture.place(numbers[here])
+            mixture, positions = self.mixtures[stage], np.flatnonzero(stage_of == stage)
+            sources, indices = mixture.place(numbers[positions])
             for number in np.unique(sources):
-                mine = sources == number
-                data, chosen = mixture.sources[number].data, indices[mine].tolist()
+                chosen_here = sources == number
+                data, chosen = mixture.sources[number].data, indices[chosen_here].tolist()
                 special_ids = self.tokenizer.special_ids
                 encoded = encode_rows(data, self.tokenizer, "train", chosen)
                 read = [
-                    trained_on(tokens, data, index, self.learnt, special_ids) for tokens, index in zip(encoded, chosen)
+                    row_of_example(tokens, data, index, self.learnt, special_ids)
+                    for tokens, index in zip(encoded, chosen)
                 ]
-                found.update(zip(here[mine].tolist(), read))
-        return [joined([found[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
+                examples.update(zip(positions[chosen_here].tolist(), read))
+        return [joined([examples[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
 
-    def members(self, row: int) -> list[Member]:
+    def examples_of(self, row: int) -> list[RowExample]:
         mixture = self.mixtures[int(np.searchsorted(self.ends, row, side="right"))]
         sources, indices = mixture.place(self._examples([row]))
-        chosen = [mixture.sources[number] for number in sources]
-        return [Member(source.name, source.data, index) for source, index in zip(chosen, indices.tolist())]
+        parts = [mixture.sources[number] for number in sources]
+        return [RowExample(source.name, source.data, index) for source, index in zip(parts, indices.tolist())]
 
     def _examples(self, rows: Sequence[int]) -> npt.NDArray[np.int64]:
         return (np.asarray(rows, dtype=np.int64)[:, None] * self.pack + np.arange(self.pack)).reshape(-1)
@@ -172,11 +173,11 @@ def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
 
     Padding is numbered like examples no longer than the row's, so that no position exceeds the model's limit.
     """
-    found = np.zeros((len(rows), width), dtype=np.int64)
+    positions = np.zeros((len(rows), width), dtype=np.int64)
     for i, row in enumerate(rows):
-        found[i, : row.size] = row.positions
-        found[i, row.size :] = np.arange(width - row.size) % (row.positions.max() + 1)
-    return found
+        positions[i, : row.size] = row.positions
+        positions[i, row.size :] = np.arange(width - row.size) % (row.positions.max() + 1)
+    return positions
 
 
 class Collator:
@@ -243,12 +244,12 @@ def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[d
     lengths = rows["attention_mask"].sum(1)
     order = lengths.argsort(descending=True, stable=True)
     longest = lengths[order].tolist()
-    found, first = [], 0
+    sorted_pieces, first = [], 0
     for count in (len(piece["labels"]) for piece in pieces):
-        chosen = order[first : first + count]
-        found.append({name: row[chosen, : collator.width(longest[first])] for name, row in rows.items()})
+        numbers = order[first : first + count]
+        sorted_pieces.append({name: row[numbers, : collator.width(longest[first])] for name, row in rows.items()})
         first += count
-    return found
+    return sorted_pieces
 
 
 class ShardDataset(Rows):
@@ -289,17 +290,19 @@ class ShardDataset(Rows):
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
 
-    def members(self, row: int) -> list[Member]:
+    def examples_of(self, row: int) -> list[RowExample]:
         numbers = range(row * self.pack, (row + 1) * self.pack)
-        return [Member("", self.data, self.starts[turn] + place) for turn, place in map(self._place, numbers)]
+        return [
+            RowExample("", self.data, self.starts[turn] + index) for turn, index in map(self._shard_position, numbers)
+        ]
 
     def _example(self, number: int) -> Tokens:
-        turn, place = self._place(number)
+        turn, index = self._shard_position(number)
         columns = _columns(self.directory, self.shards[self.order[turn]], self.data_set)
-        whole = as_tokens(*(column[place].as_py() for column in columns))
-        return trained_on(whole, self.data, self.starts[turn] + place, self.learnt, self.special_ids)
+        tokens = as_tokens(*(column[index].as_py() for column in columns))
+        return row_of_example(tokens, self.data, self.starts[turn] + index, self.learnt, self.special_ids)
 
-    def _place(self, number: int) -> tuple[int, int]:
+    def _shard_position(self, number: int) -> tuple[int, int]:
         """Return the shard, in reading order, and the example's index in it."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))

@@ -46,7 +46,7 @@ class Head:
         self.classes = int(model.config.get_text_config().vocab_size)
         self._project = self.module.forward if self.module is not None else None
         self._answer: Any = None
-        self._asked = False  # all that a compiled graph reads
+        self._active = False  # all that a compiled graph reads
         if self.module is not None:
             self.module.forward = self._forward
 
@@ -85,9 +85,9 @@ class Head:
         """
 
         def answer(hidden: Tensor) -> Tensor:
-            learnt = labels[:, 1:] != IGNORED
-            weighted = () if weights is None else (weights[:, 1:][learnt],)
-            total = self._summed(hidden[:, :-1][learnt], labels[:, 1:][learnt], *weighted)
+            supervised = labels[:, 1:] != IGNORED
+            weighted = () if weights is None else (weights[:, 1:][supervised],)
+            total = self._summed(hidden[:, :-1][supervised], labels[:, 1:][supervised], *weighted)
             return total.expand(*hidden.shape[:-1], 1)
 
         with self._answering(answer):
@@ -101,10 +101,10 @@ class Head:
         """
 
         def answer(hidden: Tensor) -> Tensor:
-            learnt = labels[:, 1:] != IGNORED
+            supervised = labels[:, 1:] != IGNORED
             scores = hidden.new_zeros(*hidden.shape[:-1], 2, dtype=torch.float32)
-            chunks = self._chunks(hidden[:, :-1][learnt], labels[:, 1:][learnt])
-            scores[:, :-1][learnt] = torch.cat([scored(self._logits(part), targets) for part, targets in chunks])
+            chunks = self._chunks(hidden[:, :-1][supervised], labels[:, 1:][supervised])
+            scores[:, :-1][supervised] = torch.cat([scored(self._logits(part), targets) for part, targets in chunks])
             return scores
 
         with self._answering(answer):
@@ -112,15 +112,15 @@ class Head:
 
     @contextlib.contextmanager
     def _answering(self, answer: Any) -> Iterator[None]:
-        self._answer, self._asked = answer, True
+        self._answer, self._active = answer, True
         try:
             yield
         finally:
-            self._answer, self._asked = None, False
+            self._answer, self._active = None, False
 
     def _forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         assert self._project is not None
-        answer: Tensor = self._answered(hidden) if self._asked else self._project(hidden, *args, **kwargs)
+        answer: Tensor = self._answered(hidden) if self._active else self._project(hidden, *args, **kwargs)
         return answer
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -139,15 +139,17 @@ class Head:
     def _summed(self, hidden: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
         """Sum the losses of `targets` (N,) given hidden states (N, D), times `weights` (N,)."""
 
-        def loss(part: Tensor, wanted: Tensor, *weight: Tensor) -> Tensor:
+        def loss(part: Tensor, targets_of_part: Tensor, *weight: Tensor) -> Tensor:
             reduction = "none" if weight else "sum"
-            found = cross_entropy(self._logits(part), wanted, reduction=reduction, label_smoothing=self.smoothing)
-            return found @ weight[0] if weight else found
+            losses = cross_entropy(
+                self._logits(part), targets_of_part, reduction=reduction, label_smoothing=self.smoothing
+            )
+            return losses @ weight[0] if weight else losses
 
         # One chunk need not be computed again: a full one, last, with which the backward pass begins.
-        kept, *others = self._chunks(hidden, targets, *weights)
-        again = [checkpoint(loss, *chunk, use_reentrant=False) for chunk in others]
-        return torch.stack([*again, loss(*kept)]).sum()
+        last, *others = self._chunks(hidden, targets, *weights)
+        recomputed = [checkpoint(loss, *chunk, use_reentrant=False) for chunk in others]
+        return torch.stack([*recomputed, loss(*last)]).sum()
 
 
 def scored(logits: Tensor, targets: Tensor) -> Tensor:

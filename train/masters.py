@@ -19,8 +19,8 @@ class MasterWeights(torch.optim.AdamW):
 
     def __init__(self, groups: Iterable[dict[str, Any]], rounded: Iterable[nn.Parameter], **options: Any) -> None:
         self.masters = {weight: weight.detach() for weight in rounded}
-        whole = [{**group, "params": [self.masters.get(w, w) for w in group["params"]]} for group in groups]
-        super().__init__(whole, **options)
+        float32_groups = [{**group, "params": [self.masters.get(w, w) for w in group["params"]]} for group in groups]
+        super().__init__(float32_groups, **options)
         for weight in self.masters:
             weight.data = weight.data.bfloat16()
 

@@ -26,23 +26,23 @@ _host_group: Any = None
 
 def largest(value: int) -> int:
     """Return the largest value over all processes, without waiting for a GPU."""
-    return int(_agreed(torch.tensor([value]), dist.ReduceOp.MAX))
+    return int(_reduced(torch.tensor([value]), dist.ReduceOp.MAX))
 
 
 def summed(values: torch.Tensor) -> torch.Tensor:
-    return _agreed(values, dist.ReduceOp.SUM)
+    return _reduced(values, dist.ReduceOp.SUM)
 
 
-def _agreed(values: torch.Tensor, how: Any) -> torch.Tensor:
+def _reduced(values: torch.Tensor, operation: Any) -> torch.Tensor:
     global _host_group
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         if _host_group is None:
             _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
-        dist.all_reduce(values, op=how, group=_host_group)
+        dist.all_reduce(values, op=operation, group=_host_group)
     return values
 
 
-class Stopped(Exception):
+class TrainingStopped(Exception):
     """A run that a signal ended, after a checkpoint; `status` is its exit status."""
 
     def __init__(self, says: str, status: int = RESUMABLE) -> None:
@@ -77,15 +77,16 @@ class StopOnSignal(TrainerCallback):
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def check(self, state: TrainerState, again: str) -> None:
-        """Raise if training was stopped; `again` is the command to continue.
+    def check(self, state: TrainerState, command: str) -> None:
+        """Raise if training was stopped; `command` continues it.
 
         Raises:
-            Stopped: it stopped before its last step.
+            TrainingStopped: it stopped before its last step.
         """
         if self.received and state.global_step < state.max_steps:
-            raise Stopped(
-                f"{self.received} after step {state.global_step} of {state.max_steps}, with a checkpoint; go on with: {again} --resume",
+            raise TrainingStopped(
+                f"{self.received} after step {state.global_step} of {state.max_steps}, with a checkpoint; go on with: "
+                f"{command} --resume",
                 INTERRUPTED if self.received == "SIGINT" else RESUMABLE,
             )
 

@@ -45,7 +45,7 @@ from remedy.train.arguments import (
     training_arguments,
     zero_stage,
 )
-from remedy.train.checkpoints import Checkpoints, NewSchedule, Sealed, copy_model, quarantine, starting_point
+from remedy.train.checkpoints import Checkpoints, NewSchedule, SealedCheckpoint, copy_model, quarantine, starting_point
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Rows, ShardDataset, TraceDataset
 from remedy.train.processes import StopOnSignal
@@ -67,7 +67,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
         UserError: another process trains into the output, it holds a run without `resume`, resume does not fit, memory
             ran out,
         the loss became NaN or infinite, or the settings are of several runs (`train.stacked`).
-        Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint.
+        TrainingStopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint.
     """
     output, process = Path(config.output), this_process()
     if config.train.stacked is not None:
@@ -120,8 +120,8 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
         with stop, progress, explained(trainer):
             trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
-    alone = f"remedy train {shlex.quote(str(output / CONFIG_FILE))}"
-    stop.check(trainer.state, alone if process.world_size == 1 else "the same command, and")
+    command = f"remedy train {shlex.quote(str(output / CONFIG_FILE))}"
+    stop.check(trainer.state, command if process.world_size == 1 else "the same command, and")
     mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
     keep_trained(trainer, {"mixers": mixers, "all_logits": trainer.all_logits})
 
@@ -143,15 +143,15 @@ def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) ->
         UserError: it cannot be saved or read.
     """
     weights = sum(part.numel() for part in model.parameters())
-    whole = weights <= SAVED and zero_stage(config.train) != 3 and not is_in_4bit(model)
-    part: Any = model if whole else model.config
+    with_weights = weights <= SAVED and zero_stage(config.train) != 3 and not is_in_4bit(model)
+    part: Any = model if with_weights else model.config
 
     def attempt() -> None:
         _begin(config, folder)
         with saving(folder):
             part.save_pretrained(folder)
         _finish(config, folder, tokenizer, TrainerState(), None)
-        if whole:
+        if with_weights:
             load_checkpoint(str(folder), "cpu")
 
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=config.output) as name, torch.random.fork_rng(devices=[]):
@@ -222,8 +222,8 @@ def training_account(
     config: RunConfig, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> Training:
     settings = config.train
-    kept = state.best_global_step if settings.keep_best else None
-    step = state.global_step if kept is None else kept
+    best = state.best_global_step if settings.keep_best else None
+    step = state.global_step if best is None else best
     validated = {record["step"]: record for record in state.log_history if "eval_loss" in record}
     figures = {n.removeprefix("eval_"): f for n, f in validated.get(step, {}).items() if n.startswith("eval_")}
     account: Training = {
@@ -237,7 +237,7 @@ def training_account(
         "kept_step": step,
         "stopped_early": state.global_step < settings.total_steps,
         "validation": figures or None,
-        "curve": [(at, one["eval_loss"], one["eval_exact_match"]) for at, one in validated.items()],
+        "curve": [(number, metrics["eval_loss"], metrics["eval_exact_match"]) for number, metrics in validated.items()],
         "computed": computed,
     }
     if isinstance(config.model, DecoderSettings) or tokenizer.new_ids:
@@ -256,14 +256,14 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
     rows: Rows = TraceDataset(config, tokenizer)
     if config.shards is not None:
         rows = ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
-    supervised, found = config.train.supervised(), set[Role]()
+    supervised, roles = config.train.supervised(), set[Role]()
     for number in range(min(len(rows), config.train.batch_size)):
-        found |= {Role(role) for role in set(rows[number].roles.tolist())}
-        if found & supervised:
+        roles |= {Role(role) for role in set(rows[number].roles.tolist())}
+        if roles & supervised:
             return rows
     raise ConfigError(
         f"train.loss_roles [{', '.join(config.train.loss_roles)}]: no token of the first batch has such a role; "
-        f"its roles are {', '.join(role.label for role in sorted(found))}"
+        f"its roles are {', '.join(role.label for role in sorted(roles))}"
     )
 
 
@@ -280,7 +280,7 @@ def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
 
 
 def prepare(
-    config: RunConfig, arguments: TrainingArguments, checkpoint: Sealed | None, damaged: dict[Path, str]
+    config: RunConfig, arguments: TrainingArguments, checkpoint: SealedCheckpoint | None, damaged: dict[Path, str]
 ) -> None:
     """Write settings into the run's folder and sort out its checkpoints."""
     output = Path(config.output)

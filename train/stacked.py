@@ -59,30 +59,32 @@ def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False)
 
     Raises:
         UserError: as `train`, for any of them, after the others are saved; or they cannot be stacked here.
-        Stopped: a signal ended them, with checkpoints.
+        TrainingStopped: a signal ended them, with checkpoints.
     """
     if this_process().world_size > 1:
         raise UserError(
             "train.stacked: seeds are trained at once by one process: start it alone, or remove train.stacked"
         )
     quieten(configs[0])
-    left = [config for config in configs if not (resume and _has_ended(config))]
+    unfinished = [config for config in configs if not (resume and _has_ended(config))]
     with contextlib.ExitStack() as folders:
-        for config in left:
+        for config in unfinished:
             folders.enter_context(owned(Path(config.output)))
-        if left:
-            _train(name, left, resume)
-    lost = {config.name: Path(config.output, DIVERGED) for config in configs}
-    if said := [f"{one}: {path.read_text(encoding='utf-8').strip()}" for one, path in lost.items() if path.exists()]:
-        raise UserError("\n".join(said))
+        if unfinished:
+            _train(name, unfinished, resume)
+    notes = {config.name: Path(config.output, DIVERGED) for config in configs}
+    if messages := [
+        f"{run}: {note.read_text(encoding='utf-8').strip()}" for run, note in notes.items() if note.exists()
+    ]:
+        raise UserError("\n".join(messages))
 
 
 def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
-    found = [starting_point(config, Path(config.output), resume) for config in configs]
-    places = _common_checkpoints(configs) if resume else [None] * len(configs)
+    starts = [starting_point(config, Path(config.output), resume) for config in configs]
+    common_checkpoints = _common_checkpoints(configs) if resume else [None] * len(configs)
     arguments = [training_arguments(config, 1) for config in configs]
-    for config, own, (_, damaged) in zip(configs, arguments, found):
-        prepare(config, own, None, damaged)
+    for config, arguments_of_member, (_, damaged) in zip(configs, arguments, starts):
+        prepare(config, arguments_of_member, None, damaged)
     tokenizer = build_tokenizer(configs[0].tokenizer, configs[0].data)
     models = []
     for config in configs:
@@ -90,18 +92,18 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
         models.append(cast(DecoderForCausalLM, build_model(config, tokenizer)))
     try_saving(configs[0], models[0], tokenizer)
     find_kernels(models[0].mixers(), arguments[0].device, DTYPES[configs[0].train.precision])
-    together = stack(models)  # before members replace the heads' forward
+    stacked = stack(models)  # before members replace the heads' forward
     members = [
         Member(
             config,
             tokenizer,
             build_rows(config, tokenizer),
-            checkpoint=place,
+            checkpoint=checkpoint,
             model=model,
-            args=own,
+            args=arguments_of_member,
             callbacks=[Tracking(config), Checkpoints(config)],
         )
-        for config, place, own, model in zip(configs, places, arguments, models)
+        for config, checkpoint, arguments_of_member, model in zip(configs, common_checkpoints, arguments, models)
     ]
     stop, progress = StopOnSignal(), ProgressLine(name)
     log.info("%s: %d seeds at once", name, len(configs))
@@ -111,7 +113,7 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     announce(configs[0], models[0], arguments[0].device)
     with stop, progress, explained(members[0]):
         try:
-            _steps(members, together, stop, progress)
+            _steps(members, stacked, stop, progress)
         except (torch.OutOfMemoryError, MemoryError):
             raise UserError(f"out of memory with {len(configs)} seeds at once: lower train.stacked") from None
     for member in members:
@@ -143,9 +145,9 @@ class Member(RowTrainer):
         super().__init__(*given, **kwargs)
         self.checkpoint, self.running = checkpoint, True
 
-    def begin(self, scheduler: Any, together: torch.optim.Optimizer, number: int) -> None:
-        """Start like `Trainer.train`; `together` is the optimizer of all members."""
-        self.lr_scheduler, self.together, self.number = scheduler, together, number
+    def begin(self, scheduler: Any, optimizer: torch.optim.Optimizer, number: int) -> None:
+        """Start like `Trainer.train`; the optimizer is that of all members."""
+        self.lr_scheduler, self.stacked_optimizer, self.number = scheduler, optimizer, number
         self.model_wrapped = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         steps = self.args.max_steps
         self._init_training_state(steps, steps, 1, str(self.checkpoint) if self.checkpoint else None, None)
@@ -198,17 +200,17 @@ class Member(RowTrainer):
     def keep(self, count: int) -> None:
         """Save its model, with a note that `count` seeds were stacked."""
         device, decoder = self.args.device, cast(DecoderForCausalLM, self.model)
-        how = f"stacked with {count - 1} other seeds"
+        note = f"stacked with {count - 1} other seeds"
         if device.type == "cuda":
-            how += ": short convolutions by PyTorch, and no scan by mamba-ssm"
+            note += ": short convolutions by PyTorch, and no scan by mamba-ssm"
         kernels = kernels_of(decoder.mixers(), device, DTYPES[self.config.train.precision])
-        why = "seeds are stacked, and each has a loss of its own"
-        mixers = {mixer: f"{path}; {how}" for mixer, path in kernels.items()}
-        keep_trained(self, {"mixers": mixers, "all_logits": why})
+        reason = "seeds are stacked, and each has a loss of its own"
+        mixers = {mixer: f"{path}; {note}" for mixer, path in kernels.items()}
+        keep_trained(self, {"mixers": mixers, "all_logits": reason})
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         assert self.lr_scheduler is not None
-        own = unstacked_state(self.together.state_dict(), self.number)
+        own = unstacked_state(self.stacked_optimizer.state_dict(), self.number)
         torch.save(own, Path(output_dir, OPTIMIZER_NAME))
         torch.save(self.lr_scheduler.state_dict(), Path(output_dir, SCHEDULER_NAME))
 
@@ -226,25 +228,25 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
     optimizer, scheduler = first.create_optimizer(model), first.create_scheduler(args.max_steps)
     for number, member in enumerate(members):
         member.begin(scheduler, optimizer, number)
-        for own, together in zip(member.model.parameters(), model.parameters(), strict=True):  # type: ignore[union-attr]
-            own.data = together.data[number]
+        for parameter, stacked in zip(member.model.parameters(), model.parameters(), strict=True):  # type: ignore[union-attr]
+            parameter.data = stacked.data[number]
     if first.checkpoint is not None:
         _load(members, optimizer, scheduler)
     state, control = TrainerState(global_step=first.state.global_step, max_steps=args.max_steps), TrainerControl()
     for callback in (stop, progress):
         callback.on_train_begin(args, state, control)
-    sums, ended = torch.zeros(count, device=args.device), time.perf_counter()
+    sums, last_end = torch.zeros(count, device=args.device), time.perf_counter()
     for batch in _batches(members, state.global_step):
         running = [(number, member) for number, member in enumerate(members) if member.running]
         if not running:
             break
         for number, member in running:
-            member.read(batch["attention_mask"].chunk(count)[number], time.perf_counter() - ended)
+            member.read(batch["attention_mask"].chunk(count)[number], time.perf_counter() - last_end)
         batch = {name: part.to(args.device, non_blocking=True) for name, part in batch.items()}
         ids, labels, mask = (batch[name] for name in ("input_ids", "labels", "attention_mask"))
         total, tokens = losses(model, ids, labels, mask, smoothing, batch.get("loss_weights"))
-        each = total / tokens.clamp(min=1)
-        each.sum().backward()
+        mean_losses = total / tokens.clamp(min=1)
+        mean_losses.sum().backward()
         norms = clip_by_member(model.parameters(), args.max_grad_norm)
         optimizer.step()
         rate = float(scheduler.get_last_lr()[0])
@@ -253,13 +255,13 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
         state.global_step += 1
         for callback in (stop, progress):
             callback.on_step_end(args, state, control)
-        sums = sums + each.detach()
+        sums = sums + mean_losses.detach()
         for number, member in running:
-            member.stepped(state.global_step / args.max_steps, each.detach()[number])
+            member.stepped(state.global_step / args.max_steps, mean_losses.detach()[number])
         logs = [member.record(sums[number], norms[number], rate) for number, member in running]
-        if logged := [one for one in logs if one is not None]:
+        if logged := [record for record in logs if record is not None]:
             sums = torch.zeros_like(sums)
-            mean, speed = (sum(one[key] for one in logged) for key in ("loss", "tokens_per_second"))
+            mean, speed = (sum(record[key] for record in logged) for key in ("loss", "tokens_per_second"))
             progress.on_log(args, state, control, logs={"loss": mean / len(logged), "tokens_per_second": speed})
         _validate(members)
         _save([member for _, member in running if member.running], control.should_save)
@@ -269,7 +271,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
                 member.keep(count)
         if control.should_training_stop:
             break
-        ended = time.perf_counter()
+        last_end = time.perf_counter()
     for member in members:
         if member.running:
             member.end()
@@ -304,12 +306,12 @@ def _validate(members: Sequence[Member]) -> None:
         member._since = before + time.perf_counter() - begin
 
 
-def _save(members: Sequence[Member], asked: bool) -> None:
+def _save(members: Sequence[Member], stopping: bool) -> None:
     """Save all members if one is due, for common checkpoints.
 
     All are saved before any is sealed: a kill leaves none sealed, unless it comes between two seals.
     """
-    if asked or any(member.control.should_save for member in members):
+    if stopping or any(member.control.should_save for member in members):
         for member in members:
             with member.unless_lost():
                 member._save_checkpoint(member.model, None)
@@ -329,14 +331,14 @@ def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler
 
 def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = states[0]["state"]
-    together = {
+    stacked = {
         number: {
-            key: torch.stack([one["state"][number][key] for one in states]) if value.ndim else value
+            key: torch.stack([state["state"][number][key] for state in states]) if value.ndim else value
             for key, value in moments.items()
         }
         for number, moments in first.items()
     }
-    return {**states[0], "state": together}
+    return {**states[0], "state": stacked}
 
 
 def unstacked_state(state: dict[str, Any], member: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ PROGRESS = ("tokens", "examples", "flops")
 """Horizontal axes of W&B charts besides its step."""
 
 
-def _named(record: dict[str, Any]) -> dict[str, Any]:
+def _with_sections(record: dict[str, Any]) -> dict[str, Any]:
     named = {}
     for key, value in record.items():
         if key in PROGRESS:
@@ -146,8 +146,8 @@ class Tracking(TrainerCallback):
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
             step = state.global_step
-            kept = [record for record in read_metrics(self.path) if step and record["step"] <= step]
-            write_text(self.path, "".join(json.dumps(record) + "\n" for record in kept))
+            records = [record for record in read_metrics(self.path) if step and record["step"] <= step]
+            write_text(self.path, "".join(json.dumps(record) + "\n" for record in records))
             # create_new: stacked seeds have open runs at the same time.
             settings = self.config.model_dump(mode="json")
             self.run = _open_training(self.config, config=settings, job_type="train", reinit="create_new")
@@ -163,7 +163,7 @@ class Tracking(TrainerCallback):
                 with writing(self.path), self.path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"step": state.global_step, **record}) + "\n")
             examples = state.global_step * self.config.train.batch_size * self.config.train.pack
-            self._send(_named({**record, "examples": examples}), state.global_step)
+            self._send(_with_sections({**record, "examples": examples}), state.global_step)
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         _quietly(self.run, lambda: self.run.finish())
@@ -245,9 +245,9 @@ class ProgressLine(TrainerCallback):
             shares = ", ".join(f"{role} {share:.1%}" for role, share in right.items())
             self.figures[kind] = f"validation loss {logs['eval_loss']:.4g}, right: {shares}"
         else:
-            left = duration(self.speed.left(state.global_step, state.max_steps))
-            said = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s"
-            self.figures[kind] = f"{said}, {left} left" if left else said
+            time_left = duration(self.speed.left(state.global_step, state.max_steps))
+            text = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s"
+            self.figures[kind] = f"{text}, {time_left} left" if time_left else text
         for task in self.live.task_ids:
             self.live.update(task, figures=", ".join(filter(None, self.figures.values())))
         if not self.live.task_ids:

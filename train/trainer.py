@@ -148,13 +148,13 @@ class RowTrainer(Trainer):
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
         """Name the parameters with weight decay: no norms, biases or mixers' exceptions."""
-        left_alone = {
+        undecayed = {
             f"{name}.{parameter}"
             for name, module in model.named_modules()
             if isinstance(module, Mixer)
             for parameter in module.undecayed
         }
-        return [name for name in super().get_decay_parameter_names(model) if name not in left_alone]
+        return [name for name in super().get_decay_parameter_names(model) if name not in undecayed]
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -255,12 +255,12 @@ class RowTrainer(Trainer):
         model = self.model_wrapped
         model.eval()
         with self.compute_loss_context_manager():
-            found = self.validation.figures(cast(CausalLM, model), self.args.device, this_process(), self.head)
+            metrics = self.validation.figures(cast(CausalLM, model), self.args.device, this_process(), self.head)
             if self.show is not None:
                 samples = self.validation.samples(cast(CausalLM, model), self.args.device, self.tokenizer)
                 self.show(self.state.global_step, samples)
         model.train()
-        figures = {f"eval_{name}": value for name, value in found.items()}
+        figures = {f"eval_{name}": value for name, value in metrics.items()}
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         self._since += time.perf_counter() - begin  # not a part of training's speed
@@ -291,8 +291,8 @@ class RowTrainer(Trainer):
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # inside Accelerate's wrapper
-        whole = optimizer.restored() if isinstance(optimizer, MasterWeights) else contextlib.nullcontext()
-        with saving(Path(output_dir or self.args.output_dir or ".")), whole:
+        float32_weights = optimizer.restored() if isinstance(optimizer, MasterWeights) else contextlib.nullcontext()
+        with saving(Path(output_dir or self.args.output_dir or ".")), float32_weights:
             super().save_model(output_dir, _internal_call)
 
     def check_losses(self) -> None:
@@ -322,11 +322,13 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
             Path(config.output, DIVERGED).write_text(f"step {error.step}\n", encoding="utf-8")
         raise UserError(diverged(error, trainer)) from None
     except UserError as error:  # of a DataLoader worker, the text ends with the original message
-        found = str(error)
-        raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
+        message = str(error)
+        raise UserError(
+            message.rsplit("Error: ", 1)[-1].strip() if message.startswith("Caught ") else message
+        ) from None
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-        if not known and not any(words in str(error) for words in NO_MEMORY):
+        out_of_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+        if not out_of_memory and not any(words in str(error) for words in NO_MEMORY):
             raise
         batch, length = trainer.shape or (settings.batch_size, 0)
         raise UserError(
@@ -340,9 +342,9 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
 def diverged(error: NonFiniteLoss, trainer: RowTrainer) -> str:
     step, size = error.step, trainer.config.train.batch_size
     examples = cast(Rows, trainer.train_dataset).describe(range((step - 1) * size, step * size))
-    kept, _ = latest_intact(Path(trainer.config.output))
-    rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
+    checkpoint, _ = latest_intact(Path(trainer.config.output))
+    advice = f"{checkpoint.path.name} is the last good checkpoint" if checkpoint else "no checkpoint was written before"
     return (
-        f"step {step}: the loss is NaN or infinite ({examples}); {rest}. Lower train.learning_rate or "
+        f"step {step}: the loss is NaN or infinite ({examples}); {advice}. Lower train.learning_rate or "
         "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
     )

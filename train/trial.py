@@ -85,39 +85,43 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
     """
     torch.set_num_threads(threads)
     quieten(config)
-    left_out = [key for key in ("deepspeed", "torch_compile") if getattr(config.train, key)]
-    found = Cost(remark=f"measured without {' and '.join(left_out)}" if left_out else "")
-    usual = {"evaluate_every": None, "keep_best": None, "patience": None, "validation_examples": 256}
-    alone = {"deepspeed": None, "torch_compile": False, "batch_size": max(1, config.train.batch_size // processes)}
-    changes = {f"train.{key}": value for key, value in {**usual, **alone}.items()}
+    unmeasured = [key for key in ("deepspeed", "torch_compile") if getattr(config.train, key)]
+    estimate = Cost(remark=f"measured without {' and '.join(unmeasured)}" if unmeasured else "")
+    validation = {"evaluate_every": None, "keep_best": None, "patience": None, "validation_examples": 256}
+    one_process = {
+        "deepspeed": None,
+        "torch_compile": False,
+        "batch_size": max(1, config.train.batch_size // processes),
+    }
+    changes = {f"train.{key}": value for key, value in {**validation, **one_process}.items()}
     with tempfile.TemporaryDirectory() as folder:
-        mine = config.changed({**changes, "output": folder, "tracking": {"wandb": False}})
-        ends = mine.train.stage_ends()
+        trial_config = config.changed({**changes, "output": folder, "tracking": {"wandb": False}})
+        ends = trial_config.train.stage_ends()
         steps = [end - start for start, end in zip([0, *ends], ends)]
         try:
-            tokenizer = build_tokenizer(mine.tokenizer, mine.data)
-            batches, making = _first_batches(build_rows(mine, tokenizer), mine)
+            tokenizer = build_tokenizer(trial_config.tokenizer, trial_config.data)
+            batches, making = _first_batches(build_rows(trial_config, tokenizer), trial_config)
             tokens = [sum(row.size for row in batch) for batch in batches]
-            found = found._replace(tokens=processes * _over(steps, tokens))
-            set_seed(mine.train.seed)
-            model = build_model(mine, tokenizer)
+            estimate = estimate._replace(tokens=processes * _total(steps, tokens))
+            set_seed(trial_config.train.seed)
+            model = build_model(trial_config, tokenizer)
             flops = [training_flops(model).of([part.size for row in b for part in parted(row)]) for b in batches]
-            found = found._replace(flops=processes * _over(steps, flops))
+            estimate = estimate._replace(flops=processes * _total(steps, flops))
             # Each batch twice, since the first step of a width is slower.
-            short = mine.changed({"train.max_steps": 2 * len(batches), "train.curriculum": ()})
+            short = trial_config.changed({"train.max_steps": 2 * len(batches), "train.curriculum": ()})
             sample, clock = _Sample([row for batch in batches for row in [*batch, *batch]]), _Clock()
             arguments = training_arguments(short, 1)
             trainer = RowTrainer(short, tokenizer, sample, model=model, args=arguments, callbacks=[clock])
             computed = [_computed(batch, short, cast(Collator, trainer.data_collator)) for batch in batches]
-            found = found._replace(computed=processes * _over(steps, computed))
+            estimate = estimate._replace(computed=processes * _total(steps, computed))
             with explained(trainer):
                 trainer.train()
         except UserError as error:
-            return found._replace(remark=f"not measured: {str(error).partition(' (')[0]}")
+            return estimate._replace(remark=f"not measured: {str(error).partition(' (')[0]}")
     seconds = _seconds(clock, computed)
-    together = max if mine.train.dataloader_num_workers else sum
-    each = [together(pair) for pair in zip(seconds, making)]
-    return found._replace(seconds=_over(steps, each), memory=_peak(arguments.device))
+    combine = max if trial_config.train.dataloader_num_workers else sum
+    seconds_of_step = [combine(pair) for pair in zip(seconds, making)]
+    return estimate._replace(seconds=_total(steps, seconds_of_step), memory=_peak(arguments.device))
 
 
 def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], list[float]]:
@@ -134,13 +138,13 @@ def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], l
 def _seconds(clock: _Clock, computed: Sequence[int]) -> list[float]:
     """Return each stage's seconds per step; stages not reached go by tokens."""
     times = [after - before for before, after in zip(clock.times, clock.times[1:])]
-    seconds = [min(times[place : place + 2]) for place in range(0, len(times), 2)]
+    seconds = [min(times[index : index + 2]) for index in range(0, len(times), 2)]
     rate = seconds[-1] / computed[len(seconds) - 1]
     return seconds + [rate * tokens for tokens in computed[len(seconds) :]]
 
 
-def _over(steps: Sequence[int], each: Sequence[float]) -> float:
-    return float(sum(count * one for count, one in zip(steps, each)))
+def _total(steps: Sequence[int], per_step: Sequence[float]) -> float:
+    return float(sum(count * value for count, value in zip(steps, per_step)))
 
 
 def _computed(batch: Sequence[Tokens], config: RunConfig, collator: Collator) -> int:

@@ -33,22 +33,22 @@ def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[T
         ConfigError: there are no such programs, or no token has a supervised role.
     """
     mixture = Mixture(config.data, config.mixture, split="validation")
-    place = mixture.place(range(config.train.validation_examples))
-    chosen = list(dict.fromkeys(zip(place.sources.tolist(), place.indices.tolist())))
-    found: list[list[Tokens]] = []
+    placement = mixture.place(range(config.train.validation_examples))
+    pairs = list(dict.fromkeys(zip(placement.sources.tolist(), placement.indices.tolist())))
+    examples: list[list[Tokens]] = []
     for number, source in enumerate(mixture.sources):
-        mine = [index for at, index in chosen if at == number]
+        indices = [index for part, index in pairs if part == number]
         memory = source.data.memory
-        for whole in encode_rows(source.data, tokenizer, "validation", mine) if mine else []:
-            cut = [] if memory is None else windows_of(whole, memory, tokenizer.special_ids)
-            found.append([seen(whole, window) for window in cut] or [whole])
+        for tokens in encode_rows(source.data, tokenizer, "validation", indices) if indices else []:
+            windows = [] if memory is None else windows_of(tokens, memory, tokenizer.special_ids)
+            examples.append([seen(tokens, window) for window in windows] or [tokens])
     supervised = config.train.supervised()
-    if not any(np.isin(row.roles[1:], sorted(supervised)).any() for rows in found for row in rows):
+    if not any(np.isin(row.roles[1:], sorted(supervised)).any() for rows in examples for row in rows):
         raise ConfigError(
-            f"train.evaluate_every: no token of {len(found)} validation examples has a role of train.loss_roles "
+            f"train.evaluate_every: no token of {len(examples)} validation examples has a role of train.loss_roles "
             f"[{', '.join(config.train.loss_roles)}]: raise train.validation_examples, or do without validation"
         )
-    return found
+    return examples
 
 
 SHOWN = 4
@@ -73,20 +73,20 @@ class Validation:
     def __init__(
         self, examples: Sequence[Sequence[Tokens]], pad_id: int, roles: frozenset[Role], batch_size: int
     ) -> None:
-        numbered = [(row, number) for number, rows in enumerate(examples) for row in rows]
-        ordered = sorted(numbered, key=lambda one: len(one[0].ids))
-        self.rows, self.example_of = [row for row, _ in ordered], np.array([number for _, number in ordered])
+        pairs = [(row, number) for number, rows in enumerate(examples) for row in rows]
+        by_size = sorted(pairs, key=lambda pair: len(pair[0].ids))
+        self.rows, self.example_of = [row for row, _ in by_size], np.array([number for _, number in by_size])
         self.pad_id, self.batch_size, self.examples = pad_id, batch_size, len(examples)
         present = np.concatenate([row.roles[1:] for row in self.rows])
         self.roles = [role for role in sorted(roles) if (present == role).any()]
         lengths = [row.size - 1 for row in self.rows]
         frames = np.concatenate([row.frames[1:] for row in self.rows])
-        learnt = np.isin(present, self.roles)
+        supervised = np.isin(present, self.roles)
         # The example, frame and role of each supervised token, in the order of rows.
-        owners = np.stack([np.repeat(self.example_of, lengths), frames, present], axis=1)[learnt]
+        owners = np.stack([np.repeat(self.example_of, lengths), frames, present], axis=1)[supervised]
         self.parts, part_of = np.unique(owners, axis=0, return_inverse=True)
         self.part_of = part_of.reshape(-1)
-        self.begins = np.concatenate([[0], np.cumsum(learnt)])[np.concatenate([[0], np.cumsum(lengths)])]
+        self.begins = np.concatenate([[0], np.cumsum(supervised)])[np.concatenate([[0], np.cumsum(lengths)])]
 
     def figures(
         self, model: CausalLM, device: torch.device, process: Process, head: Head | None = None
@@ -115,19 +115,19 @@ class Validation:
         """Predict the supervised tokens of the first examples' first rows."""
         first = [self.rows[np.flatnonzero(self.example_of == number)[0]] for number in range(min(SHOWN, self.examples))]
         ids, roles = padded(first, self.pad_id)
-        learnt = np.isin(roles[:, 1:], self.roles)
+        masks = np.isin(roles[:, 1:], self.roles)
         read = torch.from_numpy((roles != PAD_ROLE).astype(np.int64)).to(device)
         with torch.no_grad():
             logits = model(torch.from_numpy(ids).to(device), attention_mask=read, use_cache=False).logits
         likeliest = logits[:, :-1].argmax(-1).cpu().numpy()
-        found = []
-        for true, written, mine in zip(ids[:, 1:], likeliest, learnt):
-            wrong = mine & (true != written)
-            start = int(np.flatnonzero(mine)[0]) if mine.any() else 0
+        samples = []
+        for true, written, mask in zip(ids[:, 1:], likeliest, masks):
+            wrong = mask & (true != written)
+            start = int(np.flatnonzero(mask)[0]) if mask.any() else 0
             length = int((true != self.pad_id).sum())
-            texts = [tokenizer.decode(row[start:length]) for row in (true, np.where(mine, written, true))]
-            found.append(Sample(texts[0], texts[1], int(wrong.sum())))
-        return found
+            texts = [tokenizer.decode(row[start:length]) for row in (true, np.where(mask, written, true))]
+            samples.append(Sample(texts[0], texts[1], int(wrong.sum())))
+        return samples
 
     def _batches(self, process: Process) -> Iterator[tuple[int, bool]]:
         """Yield the first row of each of this process's batches, and if it counts.
@@ -147,19 +147,19 @@ class Validation:
         R: all supervised roles together, then each. Tokens are the supervised ones, in the order of rows.
         """
         ids, roles = padded(rows, self.pad_id)
-        learnt = np.isin(roles[:, 1:], self.roles)
-        batch, where = torch.from_numpy(ids).to(device), torch.from_numpy(learnt).to(device)
+        supervised = np.isin(roles[:, 1:], self.roles)
+        batch, mask = torch.from_numpy(ids).to(device), torch.from_numpy(supervised).to(device)
         read = torch.from_numpy((roles != PAD_ROLE).astype(np.int64)).to(device)
         with torch.no_grad():
             if head is None:
-                logits = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][where].float()
-                scores = scored(logits, batch[:, 1:][where])
+                logits = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][mask].float()
+                scores = scored(logits, batch[:, 1:][mask])
             else:
                 labels = batch.clone()
-                labels[:, 1:][~where] = IGNORED
+                labels[:, 1:][~mask] = IGNORED
                 with head.scoring(labels):
-                    scores = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][where]
+                    scores = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][mask]
         losses, wrong = scores.double().cpu().numpy().T
-        role_of = roles[:, 1:][learnt]
-        masks = [learnt[learnt], *(role_of == role for role in self.roles)]
-        return np.array([[losses[mine].sum(), mine.sum()] for mine in masks]), wrong
+        role_of = roles[:, 1:][supervised]
+        masks = [supervised[supervised], *(role_of == role for role in self.roles)]
+        return np.array([[losses[selected].sum(), selected.sum()] for selected in masks]), wrong

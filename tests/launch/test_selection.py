@@ -10,7 +10,7 @@ from remedy.eval.report.planned import Trial, read_selection
 from remedy.eval.report.runs import trials_table
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, expand, trials
-from remedy.launch.selection import choose, judged
+from remedy.launch.selection import choose, judge_trials
 from remedy.models.model_manifest import SEAL, TRAINING
 from remedy.settings import ConfigError, UserError, build
 from remedy.train.config import DIVERGED
@@ -125,9 +125,9 @@ def test_a_setting_that_diverges_with_one_seed_is_not_chosen_and_seeds_are_avera
         finish(trial, None if loss is None else (loss, 0.0))
     group = config.groups["swaps"]
     assert group.select is not None
-    found: list[Trial] = judged(group.select, tried, "a")
+    found: list[Trial] = judge_trials(group.select, tried, "a")
     assert [(one["mean"], one["chosen"]) for one in found] == [(pytest.approx(0.3), False), (None, False), (0.25, True)]
     for trial in tried:
         (trial.model / DIVERGED).touch()
     with pytest.raises(UserError, match="under every setting that was tried a loss became NaN"):
-        judged(group.select, tried, "a")
+        judge_trials(group.select, tried, "a")

@@ -147,7 +147,7 @@ def test_shards_are_only_a_cache(tmp_path: Path) -> None:
 def test_a_data_seed_reads_every_example_of_the_shards_once_and_one_shard_at_a_time(tmp_path: Path) -> None:
     out = write_shards(tmp_path)
     rows = ShardDataset(out, FRAMES, CHARS, run_of(FRAMES, data_seed=1).train)
-    order = [rows.members(row)[0].index for row in range(25)]
+    order = [rows.examples_of(row)[0].index for row in range(25)]
     assert sorted(order) == list(range(25))
     assert order != sorted(order)
     shards = [index // 10 for index in order]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from remedy.launch.console import MaybeTexts, command_line, start
+from remedy.launch.console import command_line, start
 from remedy.launch.reference import SETTINGS, as_help, settings_class
 from remedy.plugins import PluginError, ask_for_plugins
 from remedy.settings import UserError
@@ -89,7 +89,7 @@ def _version(asked: bool) -> None:
 def _all(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print it")] = False,
     plugin: Annotated[
-        MaybeTexts,
+        list[str] | None,
         typer.Option(
             metavar="MODULE", help="of any command: a module of your own, or its path; what it registers can be named"
         ),

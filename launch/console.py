@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Optional, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -37,17 +37,12 @@ def target(help: str) -> Any:
     return typer.Option(help=help, parser=written_to, metavar="<path>")
 
 
-MaybeInt = Optional[int]  # noqa: UP045
-MaybeFloat = Optional[float]  # noqa: UP045
-MaybeText = Optional[str]  # noqa: UP045
-MaybePath = Optional[Path]  # noqa: UP045
-MaybeTexts = Optional[list[str]]  # noqa: UP045
-Overrides = Annotated[MaybeTexts, typer.Argument(metavar="[key=value ...]", help="settings to change")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[key=value ...]", help="settings to change")]
 Checkpoint = Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")]
 Arguments = Annotated[
-    MaybeText, typer.Option(help="arguments of `f`, in a program that marks no function: \"'abc', 3\"")
+    str | None, typer.Option(help="arguments of `f`, in a program that marks no function: \"'abc', 3\"")
 ]
-Page = Annotated[MaybePath, target("write a page instead")]
+Page = Annotated[Path | None, target("write a page instead")]
 Workers = Annotated[int, typer.Option(min=1, max=1000, help="processes")]
 
 

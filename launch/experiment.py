@@ -55,7 +55,7 @@ class Selection(Settings):
         return self
 
     def points(self) -> list[dict[str, Any]]:
-        return [dict(zip(self.grid, values)) for values in itertools.product(*self.grid.values())]
+        return _points(self.grid)
 
 
 class Group(Settings):
@@ -200,14 +200,17 @@ def trial_members(group: Group) -> list[Member]:
 
 
 def _members(group: Group, trial_points: Sequence[dict[str, Any]], seeds: Sequence[int]) -> Iterator[Member]:
-    points = [dict(zip(group.grid, values)) for values in itertools.product(*group.grid.values())]
     seeded = [dict.fromkeys(SEED_KEYS, seed) for seed in seeds] or [{}]
-    for run, point, tries, seed in itertools.product(group.runs or [""], points, trial_points, seeded):
+    for run, point, tries, seed in itertools.product(group.runs or [""], _points(group.grid), trial_points, seeded):
         changes = {key: value for key, value in group.runs.get(run, {}).items() if key != BASELINE}
         variant_point = {key: value for key, value in point.items() if key not in SEED_KEYS}
         name_parts = [run, *_words(point), *_words(tries), *(f"seed={number}" for number in [*seed.values()][:1])]
         name, variant = (",".join(filter(None, parts)) for parts in (name_parts, [run, *_words(variant_point)]))
         yield Member(name, variant or "all", run, {**changes, **point, **tries, **seed}, tries)
+
+
+def _points(grid: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
 
 
 def _words(point: dict[str, Any]) -> list[str]:

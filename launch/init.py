@@ -12,7 +12,7 @@ from remedy.data_gen.examples import untraced
 from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.eval.stats.power import programs_for
 from remedy.files import file_name, write_text
-from remedy.launch.console import MaybePath, target
+from remedy.launch.console import target
 from remedy.settings import UserError
 
 BARS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
@@ -61,7 +61,7 @@ def init(
     programs: Annotated[
         str, typer.Argument(help="your programs: a JSONL file of {code, input}, or a folder of .py files")
     ],
-    out: Annotated[MaybePath, target("the file (default: the programs' name with .yaml)")] = None,
+    out: Annotated[Path | None, target("the file (default: the programs' name with .yaml)")] = None,
 ) -> None:
     """Write an experiment over your own programs: a baseline, characters for strings, sparse states.
 

@@ -25,17 +25,8 @@ if TYPE_CHECKING:
     from remedy.train.trial import Cost
 
 IN_ANY_STEP = (
-    *(
-        "seed",
-        "data_seed",
-        "learning_rate",
-        "min_lr_ratio",
-        "lr_scheduler_type",
-        "warmup_ratio",
-        "weight_decay",
-        "adam_beta2",
-    ),
-    *("max_grad_norm", "evaluate_every", "validation_examples", "keep_best", "patience", "logging_steps", "save_steps"),
+    "seed data_seed learning_rate min_lr_ratio lr_scheduler_type warmup_ratio weight_decay adam_beta2 max_grad_norm evaluate_every "
+    "validation_examples keep_best patience logging_steps save_steps"
 )
 """Training settings that do not change a step's cost."""
 
@@ -90,7 +81,7 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
 
 def _shape(train: RunConfig) -> str:
     """Return the settings that determine a step's cost, as JSON."""
-    excluded: Any = {"name": True, "output": True, "tracking": True, "plugins": True, "train": {*IN_ANY_STEP}}
+    excluded: Any = {"name": True, "output": True, "tracking": True, "plugins": True, "train": {*IN_ANY_STEP.split()}}
     return json.dumps(train.model_dump(mode="json", exclude=excluded), sort_keys=True)
 
 

@@ -11,7 +11,6 @@ from huggingface_hub import HfApi
 from remedy.checksums import digest_of
 from remedy.data_gen.shards import MANIFEST, read_manifest, read_shard, shards_of
 from remedy.files import write_text
-from remedy.launch.console import MaybeText
 from remedy.messages import one_line, shown
 from remedy.models.card import CARD, is_repository, read_card, refuse_places
 from remedy.models.model_manifest import ADAPTER_FILE, SEAL, check_model, tokenizer_files
@@ -25,9 +24,8 @@ def push(
     folder: Annotated[Path, typer.Argument(help="a finished run's model, or a data set of `remedy generate`")],
     repo: Annotated[str, typer.Argument(metavar="USER/NAME", help="the repository on the hub")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list what would be pushed, and ask nobody")] = False,
-    license: Annotated[MaybeText, typer.Option(help="the hub's identifier, such as mit; the card keeps it")] = None,
+    license: Annotated[str | None, typer.Option(help="the hub's identifier, such as mit; the card keeps it")] = None,
     private: Annotated[bool, typer.Option("--private", help="a repository that is not public")] = False,
-    revision: Annotated[MaybeText, typer.Option(help="a branch, made if there is none (default: main)")] = None,
 ) -> None:
     """Push a model or a data set with its card to the Hugging Face hub.
 
@@ -56,7 +54,7 @@ def push(
         if not license:
             raise UserError("no licence is named, so that nobody may use what is public: give --license, or --private")
         refuse_places(folder / name for name in sorted({*names} - tokenizer_files(names)))
-    target = f"{'private ' if private else ''}{kind} repository {repo}, {revision or 'main'}"
+    target = f"{'private ' if private else ''}{kind} repository {repo}"
     print(one_line(f"{target}, licence {license or 'none'}"))
     if dry_run:
         return print("nothing was pushed (--dry-run)")
@@ -70,10 +68,8 @@ def push(
         api.create_repo(**repository, private=private or None, exist_ok=True)
         if private and not api.repo_info(**repository).private:
             raise UserError(f"{repo}: is public already: choose another name, or remove --private")
-        if revision:
-            api.create_branch(**repository, branch=revision, exist_ok=True)
-        repository |= {"folder_path": folder, "allow_patterns": names, "delete_patterns": STALE, "revision": revision}
-        print(f"pushed: {api.upload_folder(**repository).commit_url}")
+        commit = api.upload_folder(**repository, folder_path=folder, allow_patterns=names, delete_patterns=STALE)
+        print(f"pushed: {commit.commit_url}")
     except UserError:
         raise
     except Exception as error:  # of the client or its transport, whose message says what to do

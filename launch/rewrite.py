@@ -10,14 +10,14 @@ import typer
 
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.rewrites import REWRITES, rewrite_program, rewrite_source
-from remedy.launch.console import MaybeTexts, show_source
+from remedy.launch.console import show_source
 from remedy.messages import suggest
 from remedy.settings import ConfigError, UserError
 
 
 def rewrite(
     file: Annotated[Path, typer.Argument(help="a Python file")],
-    only: Annotated[MaybeTexts, typer.Option(help="a rewrite to apply, once for each (default: all)")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="a rewrite to apply, once for each (default: all)")] = None,
 ) -> None:
     """Print a file with its functions rewritten in smaller steps."""
     show_source(rewritten(file, only or []))

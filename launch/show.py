@@ -13,7 +13,7 @@ from remedy.data_gen.config import read_stored_run
 from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import SPLITS
 from remedy.files import write_text
-from remedy.launch.console import Arguments, MaybeInt, Overrides, Page
+from remedy.launch.console import Arguments, Overrides, Page
 from remedy.messages import suggest
 from remedy.settings import ConfigError, UserError, apply_changes, parse_overrides, read_yaml, resolve
 
@@ -41,7 +41,7 @@ def show(
     source: Annotated[str, typer.Argument(help="a .py or YAML file, or the folder of a data set, run or evaluation")],
     overrides: Overrides = None,
     input: Arguments = None,
-    index: Annotated[MaybeInt, typer.Option(min=0, help="which example (default: 0)")] = None,
+    index: Annotated[int | None, typer.Option(min=0, help="which example (default: 0)")] = None,
     split: Annotated[str, typer.Option(help="train, validation, test, or all programs (default: the first)")] = "",
     condition: Annotated[str, typer.Option(help="of an evaluation, such as 'length=8 free' (default: the first)")] = "",
     text: Annotated[bool, typer.Option("--text", help="prompt and trace alone, exactly as a model sees them")] = False,
@@ -61,8 +61,9 @@ def show(
         "--condition": condition,
         "--split": split,
         "--input": input is not None,
+        "--text": text,
+        "key=value": overrides,
     }
-    options_given |= {"--text": text, "key=value": overrides}
     if refused := [option for option, value in options_given.items() if value and option not in takes]:
         raise ConfigError(f"{source}: is {kind_of_source}, which takes {', '.join(takes)}: remove {refused[0]}")
     if text and (ids or html is not None):

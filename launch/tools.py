@@ -10,11 +10,6 @@ from typing import Annotated
 import typer
 
 from remedy.launch.console import (
-    MaybeFloat,
-    MaybeInt,
-    MaybePath,
-    MaybeText,
-    MaybeTexts,
     Overrides,
     Workers,
     load_one,
@@ -57,7 +52,6 @@ def report(
         list[Path], typer.Argument(metavar="DIR...", help="evaluations, the baseline first, and measurements")
     ],
     out: Annotated[Path, target("folder for the report")],
-    comparisons: Annotated[MaybePath, typer.Option(help="an experiment's YAML: make its comparisons")] = None,
     baseline: Annotated[str, typer.Option(help="the variant or run to compare others with (default: the first)")] = "",
     partial: Annotated[
         bool, typer.Option("--partial", help="judge recipes of which runs are missing, by the others")
@@ -67,14 +61,7 @@ def report(
     """Write Markdown and one HTML page with figures and the verdict table."""
     from remedy.eval.report.page import report as write
 
-    if comparisons and baseline:
-        raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
-    planned = None
-    if comparisons:
-        from remedy.launch.experiment import ExperimentConfig  # takes seconds
-
-        planned = load(ExperimentConfig, comparisons).comparisons
-    print(f"report: {write(directories, out, planned, title, [baseline] if baseline else [], partial)}")
+    print(f"report: {write(directories, out, None, title, [baseline] if baseline else [], partial)}")
 
 
 def compare(
@@ -84,7 +71,7 @@ def compare(
     metric: Annotated[str, typer.Option(help="the score that is compared, where logs have several")] = "",
     cluster: Annotated[str, typer.Option(help="the field whose equal values are one cluster")] = "",
     right_from: Annotated[
-        MaybeFloat, typer.Option(help="the smallest score that counts as right, where scores are not 0 and 1")
+        float | None, typer.Option(help="the smallest score that counts as right, where scores are not 0 and 1")
     ] = None,
     margin: Annotated[float, typer.Option(min=0.001, max=0.999, help="`as good` loses less than this")] = 0.02,
     solved_at: Annotated[
@@ -151,19 +138,19 @@ def run(
         bool, typer.Option("--plan", help="print what can be decided, the runs and their cost; train nothing")
     ] = False,
     rate: Annotated[
-        MaybeFloat,
+        float | None,
         typer.Option(min=0, max=1, help="with --plan: the baseline's rate (default: as in runs that are done, or 0.5)"),
     ] = None,
     spread: Annotated[
-        MaybeFloat,
+        float | None,
         typer.Option(
             min=0,
             max=1,
             help="with --plan: deviation of seeds' rates (default: as in runs that are done, or by metric)",
         ),
     ] = None,
-    slurm: Annotated[MaybePath, target("write the scripts of a Slurm array to this folder instead")] = None,
-    job: Annotated[MaybeInt, typer.Option(help="do this run alone, counted from 0")] = None,
+    slurm: Annotated[Path | None, target("write the scripts of a Slurm array to this folder instead")] = None,
+    job: Annotated[int | None, typer.Option(help="do this run alone, counted from 0")] = None,
     report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,
     partial: Annotated[bool, typer.Option("--partial", help="with --report-only: judge without missing runs")] = False,
 ) -> None:
@@ -207,19 +194,19 @@ def harvest(
     ],
     out: Annotated[Path, target("JSONL file for the programs; the same command goes on with it")],
     licences: Annotated[
-        MaybeTexts, typer.Option(help="harvest packages of this licence alone, such as MIT or BSD; once for each")
+        list[str] | None, typer.Option(help="harvest packages of this licence alone, such as MIT or BSD; once for each")
     ] = None,
     against: Annotated[
-        MaybeTexts,
+        list[str] | None,
         typer.Option(help="a benchmark (cruxeval, humaneval) or JSONL file: leave out what is like it; once for each"),
     ] = None,
     calls: Annotated[int, typer.Option(min=1, max=16, help="calls of one function, at most")] = 8,
     seed: Annotated[int, typer.Option(help="seed of the calls that are made up where few were seen")] = 0,
     python: Annotated[
-        MaybeText, typer.Option(help="interpreter that has the packages (default: the one that runs this)")
+        str | None, typer.Option(help="interpreter that has the packages (default: the one that runs this)")
     ] = None,
     workers: Workers = 1,
-    show_duplicates: Annotated[MaybePath, target("JSONL file for what was left out as a duplicate")] = None,
+    show_duplicates: Annotated[Path | None, target("JSONL file for what was left out as a duplicate")] = None,
 ) -> None:
     """Make programs of packages' functions and of calls seen in their examples and tests.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remedy.launch.console import MaybeInt, Overrides, in_words, load_one
+from remedy.launch.console import Overrides, in_words, load_one
 from remedy.owner import owned
 from remedy.processes import end_with_parent, this_process
 
@@ -55,7 +55,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="continue from the last intact checkpoint in the output")
     ] = False,
-    local_rank: Annotated[MaybeInt, typer.Option("--local_rank", hidden=True)] = None,
+    local_rank: Annotated[int | None, typer.Option("--local_rank", hidden=True)] = None,
 ) -> None:
     """Train a model; under `torchrun` or `deepspeed`, start launch/train.py."""
     from remedy.train.config import RunConfig

@@ -28,7 +28,7 @@ _inherited = subprocess._args_from_interpreter_flags  # type: ignore[attr-define
 multiprocessing.util._args_from_interpreter_flags = lambda: [*_inherited(), SAFE_PATH]  # type: ignore[attr-defined]
 
 
-def ask(interpreter: str, code: str, *arguments: str, stdin: str = "") -> str:
+def ask(interpreter: str, code: str, *arguments: str, given: str = "") -> str:
     """Return a short program's output, run isolated in an empty folder.
 
     Raises:
@@ -37,7 +37,7 @@ def ask(interpreter: str, code: str, *arguments: str, stdin: str = "") -> str:
     with tempfile.TemporaryDirectory() as folder:
         command = [interpreter, "-I", "-c", code, *arguments]
         finished = subprocess.run(
-            command, cwd=folder, input=stdin, capture_output=True, text=True, errors="replace", timeout=60
+            command, cwd=folder, input=given, capture_output=True, text=True, errors="replace", timeout=60
         )
     if finished.returncode or not finished.stdout:
         raise ConfigError(

@@ -63,7 +63,7 @@ class Checkpoints(TrainerCallback):
         self.config = config
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if dist.is_available() and dist.is_initialized():
+        if dist.is_initialized():
             dist.barrier()
         if state.is_world_process_zero and args.output_dir is not None:
             output, limit = Path(args.output_dir), self.config.train.save_total_limit

@@ -13,7 +13,7 @@ the module.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -44,7 +44,7 @@ class Head:
         self.smoothing = smoothing
         self.module = _owner(model.get_output_embeddings())
         self.classes = int(model.config.get_text_config().vocab_size)
-        self._project = self.module.forward if self.module is not None else None
+        self._project: Callable[..., Tensor] = self.module and self.module.forward
         self._answer: Any = None
         self._active = False  # all that a compiled graph reads
         if self.module is not None:
@@ -119,9 +119,7 @@ class Head:
             self._answer, self._active = None, False
 
     def _forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        assert self._project is not None
-        answer: Tensor = self._answered(hidden) if self._active else self._project(hidden, *args, **kwargs)
-        return answer
+        return self._answered(hidden) if self._active else self._project(hidden, *args, **kwargs)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _answered(self, hidden: Tensor) -> Tensor:
@@ -129,9 +127,7 @@ class Head:
         return answer
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        assert self._project is not None
-        logits: Tensor = self._project(hidden).float()
-        return logits
+        return self._project(hidden).float()
 
     def _chunks(self, *columns: Tensor) -> list[tuple[Tensor, ...]]:
         return list(zip(*(column.split(tokens_at_once(self.classes)) for column in columns)))

@@ -35,7 +35,7 @@ def summed(values: torch.Tensor) -> torch.Tensor:
 
 def _reduced(values: torch.Tensor, operation: Any) -> torch.Tensor:
     global _host_group
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+    if dist.is_initialized() and dist.get_world_size() > 1:
         if _host_group is None:
             _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
         dist.all_reduce(values, op=operation, group=_host_group)
@@ -101,7 +101,7 @@ def leave(status: int = 0) -> None:
 
     Two gloo processes sometimes abort while the interpreter shuts down; this ends the process before.
     """
-    if dist.is_available() and dist.is_initialized():
+    if dist.is_initialized():
         sys.stdout.flush()
         sys.stderr.flush()
         with contextlib.suppress(Exception):

@@ -20,7 +20,6 @@ from transformers import TrainerControl, TrainerState, set_seed
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from remedy.data_gen.tokens import Tokens
-from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.mixers import find_kernels, kernels_of
 from remedy.models.model_manifest import SEAL
@@ -48,8 +47,6 @@ from remedy.train.tracking import ProgressLine, Tracking
 from remedy.train.trainer import NonFiniteLoss, RowTrainer, diverged, explained, out_of_patience
 
 log = logging.getLogger(__name__)
-ON_A_CPU = "gru"
-"""The only mixer that a CPU core trains faster when stacked: matrix products, or PyTorch's fused LSTM, bound the others."""
 
 
 def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False) -> None:
@@ -107,9 +104,6 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     ]
     stop, progress = StopOnSignal(), ProgressLine(name)
     log.info("%s: %d seeds at once", name, len(configs))
-    assert isinstance(configs[0].model, DecoderSettings)
-    if arguments[0].device.type == "cpu" and set(configs[0].model.mixers) != {ON_A_CPU}:
-        log.info("on a CPU that is no faster than one seed after another: only %s gains", ON_A_CPU)
     announce(configs[0], models[0], arguments[0].device)
     with stop, progress, explained(members[0]):
         try:

@@ -47,7 +47,13 @@ def this_rank() -> Iterator[Rank]:
     if not rank.is_main:
         logging.getLogger("remedy").setLevel(logging.WARNING)
     try:
-        _take_device(rank.process.local_rank)
+        import torch
+
+        if torch.cuda.is_available():
+            number, count = rank.process.local_rank, torch.cuda.device_count()
+            if number >= count:
+                raise UserError(f"there are {count} GPUs here: give torchrun no more --nproc_per_node")
+            torch.cuda.set_device(number)
         yield rank
     except KeyboardInterrupt:
         if rank.is_main:
@@ -61,15 +67,6 @@ def this_rank() -> Iterator[Rank]:
             time.sleep(GRACE)
         print(f"error: {message}", file=sys.stderr, flush=True)
         os._exit(2)  # at once, so that the launcher ends the others before they repeat it
-
-
-def _take_device(number: int) -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        if number >= torch.cuda.device_count():
-            raise UserError(f"there are {torch.cuda.device_count()} GPUs here: give torchrun no more --nproc_per_node")
-        torch.cuda.set_device(number)
 
 
 def evaluate(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
+from rich.console import Console
 
 from remedy.data_gen.config import DataConfig
 from remedy.eval.view.model import View
@@ -26,22 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShownExample:
-    """An example by role: HTML in a notebook, colours in a terminal."""
+    """An example by role: HTML in a notebook, else plain text."""
 
     view: View
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{html.escape(page(self.view))}" style="width:100%;height:480px;border:0"></iframe>'
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        inner = Console(
-            file=(text := io.StringIO()),
-            width=options.max_width,
-            force_terminal=console.is_terminal,
-            no_color=console.no_color,
-        )
-        show_view(self.view, inner)
-        yield Text.from_ansi(text.getvalue())
 
     def __str__(self) -> str:
         console = Console(no_color=True, force_terminal=False, width=120)

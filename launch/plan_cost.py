@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -87,15 +85,10 @@ def _shape(train: RunConfig) -> str:
 
 def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
     """Measure a run's cost in a fresh process."""
-    import torch
-
+    from remedy.launch.runner import process_context
     from remedy.train.trial import Cost
 
-    # As in launch/runner.py: where a fork is safe, processes share one's imports.
-    may_fork = sys.platform == "linux" and not torch.cuda.is_available()
-    context = multiprocessing.get_context("forkserver") if may_fork else multiprocessing.get_context("spawn")
-    context.set_forkserver_preload(["remedy.train.trial"])
-    with ProcessPoolExecutor(1, context, _without_output) as pool:
+    with ProcessPoolExecutor(1, process_context("train.trial"), _without_output) as pool:
         arguments = train.model_dump(mode="json"), config.processes, config.threads
         try:
             return pool.submit(_cost, *arguments).result()

@@ -142,7 +142,7 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
     waiting = sorted(jobs, key=lambda job: -job.train.train.total_steps * job.train.train.batch_size)
     running: dict[str, tuple[Job, BaseProcess]] = {}
     ended: dict[str, str] = {}
-    context, board = _context(), Board(job.name for job in jobs)
+    context, board = process_context(*IMPORTED), Board(job.name for job in jobs)
     ends = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt does
     try:
         while len(ended) < len(jobs):
@@ -176,8 +176,8 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
         raise UserError("\n".join(failed))
 
 
-def _context() -> Any:
-    """Choose how processes start: forked from one with their imports.
+def process_context(*modules: str) -> Any:
+    """Choose how processes start: forked from one that has imported `modules`.
 
     Only Linux's libraries survive a fork, and CUDA does not: otherwise each process imports.
     """
@@ -185,7 +185,7 @@ def _context() -> Any:
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([f"remedy.{name}" for name in IMPORTED])
+    context.set_forkserver_preload([f"remedy.{name}" for name in modules])
     return context
 
 

@@ -219,6 +219,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         # ZeRO-3 has divided the weights again when activations are recomputed: only the reentrant form allows that.
         gradient_checkpointing_kwargs={"use_reentrant": stage == 3},
         torch_compile=settings.torch_compile,
+        train_sampling_strategy="sequential",
         seed=settings.seed,
         logging_steps=settings.logging_steps,
         logging_nan_inf_filter=False,

@@ -28,11 +28,6 @@ CHUNK = 2**26
 IGNORED = -100
 
 
-def tokens_at_once(classes: int) -> int:
-    """Return the number of tokens whose logits fit in a chunk."""
-    return max(1, CHUNK // classes)
-
-
 class Head:
     """Output embeddings that return losses in place of logits while given labels.
 
@@ -130,7 +125,7 @@ class Head:
         return self._project(hidden).float()
 
     def _chunks(self, *columns: Tensor) -> list[tuple[Tensor, ...]]:
-        return list(zip(*(column.split(tokens_at_once(self.classes)) for column in columns)))
+        return list(zip(*(column.split(max(1, CHUNK // self.classes)) for column in columns)))
 
     def _summed(self, hidden: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
         """Sum the losses of `targets` (N,) given hidden states (N, D), times `weights` (N,)."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,9 @@ def _with_sections(record: dict[str, Any]) -> dict[str, Any]:
 
 def log_evaluation(config: RunConfig, summary: Path) -> None:
     """Add an evaluation's conditions and records to its training's W&B run."""
-    run = _open_training(config)
-
-    def add() -> None:
+    if (run := _open_training(config)) is None:
+        return
+    with _quietly():
         import pandas as pd
         import wandb
 
@@ -52,30 +53,24 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
         run.log_artifact(records)
         run.finish()
 
-    _quietly(run, add)
-
 
 def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
     """Log a report to W&B as its own run."""
-    run = _open(tracking, folder, name, job_type="report")
-
-    def add() -> None:
+    if (run := _open(tracking, folder, name, job_type="report")) is None:
+        return
+    with _quietly():
         import pandas as pd
         import wandb
 
         figures = sorted((folder / "figures").glob("*.png"))
-        verdicts = pd.DataFrame(json.loads((folder / "report.json").read_text(encoding="utf-8"))["verdicts"]).astype(
-            str
-        )
+        verdicts = pd.DataFrame(json.loads((folder / "report.json").read_text(encoding="utf-8"))["verdicts"])
         shown: dict[str, Any] = {f"report/{path.stem}": wandb.Image(str(path)) for path in figures}
-        run.log({"report/verdicts": wandb.Table(dataframe=verdicts), **shown})
+        run.log({"report/verdicts": wandb.Table(dataframe=verdicts.astype(str)), **shown})
         files = wandb.Artifact(f"report-{tracking.group or 'runs'}", type="report")
         for path in [*sorted(p for p in folder.glob("*") if p.suffix in (".md", ".html")), *figures]:
             files.add_file(str(path), name=path.relative_to(folder).as_posix())
         run.log_artifact(files)
         run.finish()
-
-    _quietly(run, add)
 
 
 def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any) -> Any:
@@ -117,16 +112,13 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
     return _open(run.tracking, folder, run.name, id=number, resume="allow", **options)
 
 
-def _quietly(run: Any, action: Callable[[], Any]) -> bool:
-    """Act on a W&B run, if any; log a failure and return False."""
-    if run is None:
-        return True
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Log errors of W&B in place of raising them."""
     try:
-        action()
-        return True
+        yield
     except Exception as error:
         log.warning("W&B stopped (%s: %s); the run goes on", type(error).__name__, error)
-        return False
 
 
 METRICS = "metrics.jsonl"
@@ -166,7 +158,9 @@ class Tracking(TrainerCallback):
             self._send(_with_sections({**record, "examples": examples}), state.global_step)
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        _quietly(self.run, lambda: self.run.finish())
+        if self.run is not None:
+            with _quietly():
+                self.run.finish()
 
     def samples(self, step: int, samples: list[Sample]) -> None:
         """Send W&B a table of true and predicted validation rows."""
@@ -178,8 +172,11 @@ class Tracking(TrainerCallback):
             self._send({"eval/samples": table}, step)
 
     def _send(self, record: dict[str, Any], step: int) -> None:
-        if not _quietly(self.run, lambda: self.run.log(record, step=step)):
-            self.run = None
+        run, self.run = self.run, None
+        if run is not None:
+            with _quietly():
+                run.log(record, step=step)
+                self.run = run
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

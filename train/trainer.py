@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
-from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
@@ -141,10 +140,6 @@ class RowTrainer(Trainer):
         self._flops = 0.0
         self._since = time.perf_counter()
         self._losses: list[tuple[int, torch.Tensor]] = []
-
-    def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:
-        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
-        return SequentialSampler(dataset)
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
         """Name the parameters with weight decay: no norms, biases or mixers' exceptions."""

@@ -162,9 +162,12 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
             else:
                 wait([process.sentinel for _, process in running.values()], LOOK_SECONDS)
                 for name, (job, process) in list(running.items()):
-                    if process.exitcode is not None:
+                    if (status := process.exitcode) is not None:
                         del running[name]
-                        ended[name] = _problem(job.folder / LOG, process.exitcode)
+                        path = job.folder / LOG
+                        # torchrun's own last line is part of a table.
+                        last = last_line(path, "error: ") or last_line(path) or "no output"
+                        ended[name] = f"failed (exit status {status}; all of it in {path}): {last}" if status else ""
             board.show(ended, {name: job.folder / LOG for name, (job, _) in running.items()})
     finally:  # at an interrupt each process saves a checkpoint
         for _, process in running.values():
@@ -187,13 +190,6 @@ def process_context(*modules: str) -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([f"remedy.{name}" for name in modules])
     return context
-
-
-def _problem(path: Path, status: int) -> str:
-    if not status:
-        return ""
-    last = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last line is part of a table
-    return f"failed (exit status {status}; all of it in {path}): {last}"
 
 
 def last_line(path: Path, start: str = "") -> str:
@@ -339,17 +335,12 @@ def evaluate_run(folder: Path) -> None:
     from remedy.launch.evaluate import this_rank
     from remedy.train.tracking import log_evaluation
 
-    run, record = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
-    variant = "" if record["variant"] == record["name"] else record["variant"]
-    identity = {
-        "name": record["name"],
-        "variant": variant,
-        "chosen": record["chosen"],
-        "own": run.model_dump(mode="json"),
-    }
+    run, facts = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
+    variant = "" if facts["variant"] == facts["name"] else facts["variant"]
+    about = {"name": facts["name"], "variant": variant, "chosen": facts["chosen"], "own": run.model_dump(mode="json")}
     with this_rank() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **identity)
+        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **about)
         if rank.is_main:
             log_evaluation(run, summary)
 

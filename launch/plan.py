@@ -246,15 +246,14 @@ def _assumptions(metrics: set[str], any_records: bool) -> str:
 
 
 def _records(jobs: Sequence[Job]) -> pd.DataFrame:
+    done = []
     with contextlib.suppress(UserError):
-        folders = [Path(job.folder, EVALUATION) for job in jobs]
-        requests = [read_request(folder) if (folder / REQUEST).exists() else {} for folder in folders]
-        expected = [(job.name, job.evaluate.asked if job.evaluate else None) for job in jobs]
-        done = [
-            f
-            for f, request, identity in zip(folders, requests, expected)
-            if (request.get("run"), request.get("evaluation")) == identity
-        ]
+        for job in jobs:
+            folder = Path(job.folder, EVALUATION)
+            if job.evaluate is not None and (folder / REQUEST).exists():
+                request = read_request(folder)
+                if (request.get("run"), request.get("evaluation")) == (job.name, job.evaluate.asked):
+                    done.append(folder)
         return with_changed(read_evaluations(done).records)
     return pd.DataFrame()
 

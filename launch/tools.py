@@ -160,8 +160,11 @@ def run(
     ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
     if len(ways_given := [way for way, given in ways.items() if given]) > 1:
         raise UserError(f"{ways_given[0]} and {ways_given[1]} are two things to do: give one of them")
-    needing = (("--rate", rate is not None, "--plan"), ("--spread", spread is not None, "--plan"))
-    for option, given, needs in (*needing, ("--partial", partial, "--report-only")):
+    for option, given, needs in (
+        ("--rate", rate is not None, "--plan"),
+        ("--spread", spread is not None, "--plan"),
+        ("--partial", partial, "--report-only"),
+    ):
         if given and not ways[needs]:
             raise UserError(f"{option} does nothing without {needs}: add it, or remove {option}")
     settings = load(ExperimentConfig, config, overrides or [])

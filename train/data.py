@@ -235,14 +235,12 @@ class ShardDataset(Rows):
         train = [shard for shard in shards_of(manifest) if shard.split == "train"]
         if not train:
             raise UserError(f"shards: {directory} has no train split")
-        self.directory, self.shards, self.data_set = directory, train, digest_of(manifest)
+        self.directory, self.data_set = directory, digest_of(manifest)
         for shard in train:
             read_shard(directory, shard, self.data_set, [])
         self.count, self.seed = manifest["splits"]["train"], config.data_seed
-        self.order = rng.permutation(self.seed, len(train))
-        sizes = np.array([shard.stop - shard.start for shard in train])[self.order]
-        self.ends = np.cumsum(sizes)
-        self.starts: list[int] = [train[number].start for number in self.order]
+        self.shards = [train[number] for number in rng.permutation(self.seed, len(train))]
+        self.ends = np.cumsum([shard.stop - shard.start for shard in self.shards])
         self.data, self.pack, self.supervised = data, config.pack, config.supervised()
         self.special_ids = tokenizer.special_ids
         self.rows = config.total_steps * config.batch_size
@@ -254,17 +252,14 @@ class ShardDataset(Rows):
         return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
 
     def _example(self, number: int) -> Tokens:
-        turn, index = self._shard_position(number)
-        columns = _columns(self.directory, self.shards[self.order[turn]], self.data_set)
-        tokens = as_tokens(*(column[index].as_py() for column in columns))
-        return row_of_example(tokens, self.data, self.starts[turn] + index, self.supervised, self.special_ids)
-
-    def _shard_position(self, number: int) -> tuple[int, int]:
-        """Return the shard, in reading order, and the example's index in it."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))
-        begin = int(self.ends[turn - 1]) if turn else 0
-        return turn, int(_order(self.seed, int(self.ends[turn]) - begin)[position - begin])
+        shard = self.shards[turn]
+        size = shard.stop - shard.start
+        index = int(_order(self.seed, size)[position - self.ends[turn] + size])
+        columns = _columns(self.directory, shard, self.data_set)
+        tokens = as_tokens(*(column[index].as_py() for column in columns))
+        return row_of_example(tokens, self.data, shard.start + index, self.supervised, self.special_ids)
 
 
 @lru_cache(maxsize=4)

@@ -77,8 +77,8 @@ class Commands(TyperGroup):
 app = command_line(cls=Commands, no_args_is_help=True)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(value: bool) -> None:
+    if value:
         from remedy import __version__
 
         print(f"cwm-remedy {__version__}")

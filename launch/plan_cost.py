@@ -15,6 +15,7 @@ from rich.table import Table
 from remedy.eval.report.wording import plural
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job
+from remedy.processes import redirect_output
 from remedy.settings import resolve
 from remedy.speed import duration
 from remedy.train.config import RunConfig
@@ -88,18 +89,12 @@ def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
     from remedy.launch.runner import process_context
     from remedy.train.trial import Cost
 
-    with ProcessPoolExecutor(1, process_context("train.trial"), _without_output) as pool:
+    with ProcessPoolExecutor(1, process_context("train.trial"), redirect_output, (os.devnull,)) as pool:
         arguments = train.model_dump(mode="json"), config.processes, config.threads
         try:
             return pool.submit(_cost, *arguments).result()
         except BrokenProcessPool:
             return Cost(remark="not measured: the process was killed, which a want of memory does")
-
-
-def _without_output() -> None:
-    with open(os.devnull, "wb") as nowhere:
-        for stream in (1, 2):
-            os.dup2(nowhere.fileno(), stream)
 
 
 def _cost(settings: dict[str, Any], processes: int, threads: int) -> Cost:

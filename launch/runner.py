@@ -47,7 +47,7 @@ from remedy.launch.plan import check_programs, comparisons_of
 from remedy.launch.selection import choose
 from remedy.launch.train import resumable
 from remedy.owner import owned
-from remedy.processes import module_command
+from remedy.processes import module_command, redirect_output
 from remedy.settings import UserError, load
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.processes import RESUMABLE, SIGNALS
@@ -226,9 +226,7 @@ def run_job(folders: Sequence[Path], log: Path, processes: int, threads: int) ->
 
     It ends with the experiment; a training then leaves a checkpoint.
     """
-    with log.open("wb") as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
+    redirect_output(log)
     threading.Thread(target=_end_with_experiment, daemon=True).start()
     with reporting():
         do(folders, processes, threads)

@@ -56,6 +56,13 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *arguments)
 
 
+def redirect_output(path: str | os.PathLike[str]) -> None:
+    """Write this process's output and errors to a file from now on."""
+    with open(path, "wb") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+
+
 class Process(NamedTuple):
     """One process of a run, with its ranks over all machines and locally."""
 

@@ -63,7 +63,7 @@ def compare(
     batch: int,
     repeats: int,
 ) -> str:
-    """A row of the table: both ways in turn."""
+    """Measure a row of the table: both ways in turn."""
     loop = LoopGenerator(local.reader, local.tokenizer, batch)
     rounds = []
     for _ in range(repeats):

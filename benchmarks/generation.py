@@ -43,7 +43,7 @@ def median_rate(make: Callable[[int], Any], count: int, repeats: int = 5) -> flo
 
 
 def bare_settrace(programs: list[Program]) -> None:
-    """The floor: compile, run under a trace function that records nothing."""
+    """Measure the floor: compile, and run under a trace function that records nothing."""
 
     def ignore(frame: Any, event: str, arg: Any) -> Any:
         return ignore
@@ -57,7 +57,7 @@ def bare_settrace(programs: list[Program]) -> None:
 
 
 def plain_loop(programs: list[Program]) -> None:
-    """A minimal trace-and-render loop: no roles, no diff, no limits."""
+    """Run a minimal trace-and-render loop: no roles, no diff, no limits."""
     for program in programs:
         lines = program.code.split("\n")
         parts: list[str] = []

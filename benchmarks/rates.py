@@ -1,9 +1,9 @@
-"""Do recipes differ in the rates of their trainings, where they share no programs, so that no report can pair them?
+"""Comparison of recipes' rates without shared programs, which no report can pair.
 
 python -m benchmarks.rates results/study/equal_examples subwords rare-characters [more runs] [--where form=flattened]
 
-Of every two of the runs named, in a folder of packed records: right answers of each seed, the difference of the means, and the exact
-permutation test of the seeds' rates that reports use from five seeds a side.
+For every two of the named runs in a folder of packed records, it prints each seed's right answers, the difference of
+the means, and the exact permutation test of the seeds' rates that reports use from five seeds a side.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from remedy.settings import UserError
 
 
 def right(records: pd.DataFrame, run: str) -> tuple[npt.NDArray[np.int64], int]:
-    """Right answers of each of a run's seeds, and of how many.
+    """Return the right answers of each seed of a run, and the number of programs.
 
     Raises:
-        UserError: there is no such run, or its seeds were asked differently many programs.
+        UserError: there is no such run, or its seeds have different numbers of programs.
     """
     mine = records[records["run"].str.fullmatch(rf"{re.escape(run)},seed=\d+")]
     by_seed = mine.groupby("run")["right"].agg(["sum", "count"])
@@ -37,7 +37,7 @@ def right(records: pd.DataFrame, run: str) -> tuple[npt.NDArray[np.int64], int]:
 
 
 def lines(folder: Path, runs: list[str], where: dict[str, str]) -> list[str]:
-    """A line a run, and a line a pair."""
+    """Write a line for each run and each pair."""
     records = pd.read_parquet(folder / "records.parquet")
     for label, value in where.items():
         records = records[records[label].astype(str) == value]

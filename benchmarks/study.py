@@ -30,8 +30,11 @@ from remedy.settings import UserError
 
 
 class Recipe(NamedTuple):
-    """A line: `name` in the page's words, the folder of its group or groups, its `run`, and what its conditions must say. `fed`: right
-    is the final state that is predicted where all before it was fed, of which no answer is the model's."""
+    """One line of a figure.
+
+    `name` is in the page's words, `group` its group or groups, `where` the labels of its conditions. `fed`: right is
+    the final state predicted after true states, where no answer is the model's.
+    """
 
     name: str
     group: str
@@ -41,9 +44,11 @@ class Recipe(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A figure of several panels by title. `by`: what is the horizontal axis, a label or `written_tokens`; `points`:
-    whether that is measured, so that there is no line along it; `trained`: the longest that was trained on; `guess`: what needs no
-    model, and its right answers in a panel."""
+    """A figure with several titled panels.
+
+    `by`: the horizontal axis, a label or `written_tokens`. `points`: the axis is measured, so no line is drawn along
+    it. `trained`: the longest trained value. `guess`: a rule without a model, and its right answers in each panel.
+    """
 
     by: str
     xlabel: str
@@ -204,8 +209,9 @@ DRAWINGS = {
 
 
 def seeds_of(root: Path, recipe: Recipe, by: str) -> list[dict[float, float]]:
-    """Right answers by the value of `by`, a label or `written_tokens`, one mapping a seed, in the order of their names; none where
-    nothing has run.
+    """Return right answers by the value of `by`, one mapping per seed in order of names.
+
+    The list is empty where nothing has run.
 
     Raises:
         UserError: two conditions of a run have the same value, so that `where` does not tell them apart.

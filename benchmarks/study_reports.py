@@ -64,7 +64,7 @@ HEAD = (
 
 
 def config_of(question: str) -> ExperimentConfig:
-    """The experiment that the question was asked by, with what was compared of runs that can be made no more."""
+    """Return a question's experiment, with past comparisons of runs that no longer exist."""
     config = load(ExperimentConfig, CONFIGS / f"{question}.yaml")
     comparisons = list(config.comparisons)
     for place, one in PAST.get(question, {}).items():
@@ -80,7 +80,7 @@ def requests_of(question: Path) -> list[dict[str, Any]]:
 
 
 def verdicts(question: Path) -> list[Verdict]:
-    """The verdicts on a question's comparisons, of the groups of its experiment."""
+    """Return the verdicts on a question's comparisons, for its experiment's groups."""
     config = config_of(question.name)
     requests = [one for one in requests_of(question) if one["folder"].split("/")[0] in config.groups]
     variants = variants_of(requests)
@@ -121,12 +121,12 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def verdict_rows(question: Path) -> list[list[str]]:
-    """A line for each comparison, under `HEAD`."""
+    """Write a line for each comparison, under `HEAD`."""
     return [list(HEAD), *(row(item) for item in verdicts(question))]
 
 
 def row(item: Verdict) -> list[str]:
-    """One comparison's line."""
+    """Write the line of one comparison."""
     low, high = item.difference.interval(item.level)
     named = f"{item.comparison.mitigation} (primary)" if item.comparison.primary else item.comparison.mitigation
     sides = [
@@ -152,8 +152,10 @@ def percent(rates: Sequence[float]) -> str:
 
 
 def right(rows: pd.DataFrame) -> pd.Series:
-    """Return which answers are right, of programs that could be traced; where states were fed, which last states are predicted as they
-    are."""
+    """Return which traced answers are right.
+
+    Where states were fed, an answer is right if the last state is predicted as it is.
+    """
     traced = rows[rows["failure"] != UNTRACED]
     if not traced["right"].isna().all():
         return traced["right"].astype(bool)
@@ -162,7 +164,10 @@ def right(rows: pd.DataFrame) -> pd.Series:
 
 
 def rate_rows(question: Path) -> list[list[str]]:
-    """A line for each recipe and condition but for the axis, whose values are the columns; cells hold each seed's rate."""
+    """Write a line for each recipe and condition, with the axis values as columns.
+
+    A cell holds the rate of each seed.
+    """
     rows = packed.read_records(question)
     axis = next(name for name in AXES if name in rows)
     labels = [name for name in rows.columns if name not in {*Record.__annotations__, *packed.OWN, axis, "horizon"}]
@@ -185,7 +190,7 @@ def _cell(rows: pd.DataFrame, axis: str, value: object) -> str:
 
 
 def _place(name: str, value: str) -> tuple[Any, ...]:
-    """Sorts the values of a label as it declares, numbers by their size."""
+    """Return a sort key: labels in their declared order, numbers by size."""
     try:
         return (0, float(value))
     except ValueError:
@@ -193,7 +198,7 @@ def _place(name: str, value: str) -> tuple[Any, ...]:
 
 
 def _plain(value: object) -> str:
-    """A label's value in a cell; empty where a condition does not have it."""
+    """Write a label's value; empty where a condition lacks it."""
     if pd.isna(value):
         return ""
     return f"{value:g}" if isinstance(value, float) else str(value)

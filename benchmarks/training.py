@@ -51,7 +51,7 @@ def trainer_rates() -> tuple[list[float], list[float]]:
 
 
 def loop_rates() -> tuple[list[float], int]:
-    """The same steps in a loop of six lines; and the model's size."""
+    """Measure the same steps in a loop of six lines; also return the model's size."""
     config = RunConfig.model_validate(RUN)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
     rows = TraceDataset(config, tokenizer)

@@ -32,20 +32,23 @@ SETS = {"200 programs": [1] * 200, "60 programs": [1] * 60, "HumanEval": HUMANEV
 
 
 def clusters(name: str) -> list[int]:
-    """The cluster of every program of a set."""
+    """Return the cluster of every program of a set."""
     return [number for number, size in enumerate(SETS[name]) for _ in range(size)]
 
 
 def alike(generator: Generator, of: Sequence[int], correlation: float) -> Array:
-    """Uniform numbers (P,), the same for two of a cluster with such a probability."""
+    """Draw uniform numbers (P,), equal for two in a cluster with probability `correlation`."""
     own, shared = generator.random(len(of)), generator.random(max(of) + 1)[np.asarray(of)]
     return np.where(generator.random(len(of)) < np.sqrt(correlation), shared, own)
 
 
 class Recipe(NamedTuple):
-    """Rates of right answers of a recipe's runs. A run solves its task with probability `solves` and then has the rate `high`, else
-    `low`; `spread` is the standard deviation of runs, `programs` that of programs, both on the logit scale. `observed`: rates of runs
-    that were seen, in place of all that; one is drawn for each run."""
+    """Distribution of the rates of a recipe's runs.
+
+    A run solves its task with probability `solves` and then has the rate `high`, else `low`. `spread` is the standard
+    deviation of runs, `programs` of programs, on the logit scale. With `observed`, each run draws one of these rates
+    instead.
+    """
 
     solves: float = 1.0
     high: float = 0.5
@@ -55,7 +58,7 @@ class Recipe(NamedTuple):
     observed: tuple[float, ...] = ()
 
     def chances(self, generator: Generator, seeds: int, difficulty: Array) -> Array:
-        """Probabilities to be right (seeds, P), for programs of the given difficulty (P,)."""
+        """Return probabilities to be right (seeds, P), for programs of the given difficulty (P,)."""
         if self.observed:
             return np.repeat(generator.choice(self.observed, (seeds, 1)), len(difficulty), axis=1)
         solved = generator.random((seeds, 1)) < self.solves
@@ -64,7 +67,7 @@ class Recipe(NamedTuple):
 
     @lru_cache  # noqa: B019 (the recipes are few)
     def truth(self) -> float:
-        """The mean over seeds and programs."""
+        """Estimate the mean over seeds and programs."""
         generator = np.random.default_rng(1)
         return float(np.mean([self.chances(generator, 400, generator.normal(size=400)) for _ in range(20)]))
 
@@ -74,20 +77,20 @@ def _logit(share: float) -> float:
 
 
 def smooth(rate: float, spread: float) -> Recipe:
-    """Runs about a rate."""
+    """Make a recipe whose runs vary about a rate."""
     return Recipe(1.0, rate, rate, spread)
 
 
 @lru_cache
 def lower(mean: float, spread: float) -> Recipe:
-    """Runs whose mean over seeds and programs is below that of runs about 80 % by as much as `mean` is below it."""
+    """Make a recipe whose mean is as far below that of `smooth(0.8)` as `mean` is below 0.8."""
     rates = np.linspace(0.6, 0.8, 9)
     asked = smooth(0.8, spread).truth() - 0.8 + mean
     return smooth(float(np.interp(asked, [smooth(float(one), spread).truth() for one in rates], rates)), spread)
 
 
 def bimodal(solves: float, high: float = 0.999, low: float = 1 / 3) -> Recipe:
-    """Runs that reach the high rate with such a probability, or stay at the low one."""
+    """Make a recipe whose runs reach the high rate with a probability, else the low one."""
     return Recipe(solves, high, low, 0.1, 0.3)
 
 
@@ -97,7 +100,7 @@ def outcomes(generator: Generator, recipe: Recipe, seeds: int, difficulty: Array
 
 
 def difficulties(generator: Generator, of: Sequence[int]) -> Array:
-    """Normal difficulties (P,) with intraclass correlation 0.37, as the published failures on HumanEval have."""
+    """Draw normal difficulties (P,) with intraclass correlation 0.37, as HumanEval's published failures."""
     if max(of) + 1 == len(of):
         return generator.normal(size=len(of))
     shared = generator.normal(size=max(of) + 1)[np.asarray(of)]
@@ -155,7 +158,7 @@ def two_recipes(
 def said(
     before: Array, after: Array, of: Sequence[int], margin: float = 0.02, asks: Question | None = None
 ) -> VerdictWord:
-    """The word of a comparison by itself."""
+    """Return the verdict of one comparison by itself."""
     sides = compare(before, after, of), over_seeds(before, of), over_seeds(after, of)
     return word(*sides, compute_evidence(*sides, asks), margin=margin)
 
@@ -245,8 +248,10 @@ SEEDS = (3, 4, 5, 6, 10)
 
 
 def same(repeats: int) -> None:
-    """Measure how often a recipe is called other than itself, alone and as any of ten arms; with a star, where what is difficult in
-    a program differs between the arms."""
+    """Measure how often a recipe is called different from itself, alone and as one of ten arms.
+
+    With a star, the difficult programs differ between the arms.
+    """
     generator, rows = np.random.default_rng(0), []
     for name, recipe in SAME.items():
         for arms, draws in ((1, repeats), (10, max(repeats // 4, 1))):
@@ -263,8 +268,10 @@ def same(repeats: int) -> None:
 
 
 def otherwise(repeats: int) -> None:
-    """Measure how often a recipe is called better whose mean is no better, since trainings that fail are missing, or seeds differ in
-    number."""
+    """Measure how often a recipe with no better mean is called better.
+
+    Failed trainings are missing, or the numbers of seeds differ.
+    """
     generator, rows = np.random.default_rng(0), []
     for name, baseline, treatment in (
         ("97 % against 99.9 % in 9 of 10, else 0", smooth(0.97, 0.05), bimodal(0.9, low=1e-6)),

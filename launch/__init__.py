@@ -1,1 +1,1 @@
-"""Commands, experiments, jobs and their processes, Slurm."""
+"""Commands, experiments, their processes, and Slurm."""

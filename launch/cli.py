@@ -1,4 +1,4 @@
-"""The `remedy` command: its commands, and where each is."""
+"""The `remedy` command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from remedy.launch.console import MaybeTexts, command_line, start
+from remedy.launch.console import command_line, start
 from remedy.launch.reference import SETTINGS, as_help, settings_class
 from remedy.plugins import PluginError, ask_for_plugins
 from remedy.settings import UserError
@@ -24,8 +24,7 @@ MAIN = {
     "report": ("tools", "Write Markdown and one HTML page with figures and the verdict table."),
     "run": ("tools", "Run an experiment from training to report, here or as a Slurm array; what is done is skipped."),
 }
-"""Commands of the main path, in its order, each with the module of its function (and its name, if that is another) and its line in
-`--help`; the others are tools."""
+"""Commands of the main path, in order: the module of the function, perhaps with its name, and the line in `--help`."""
 TOOLS = {
     "rewrite": ("rewrite", "Print a file with its functions rewritten so that they do the same in smaller steps."),
     "simulate": (
@@ -50,12 +49,12 @@ class SettingsCommand(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         settings = as_help(settings_class(self.name or ""))
-        about = "Settings, in the YAML file or as key=value; docs/config.md describes every key:"
-        return f"{super().get_help(ctx)}\n\n{about}\n{settings}"
+        heading = "Settings, in the YAML file or as key=value; docs/config.md describes every key:"
+        return f"{super().get_help(ctx)}\n\n{heading}\n{settings}"
 
 
 class Commands(TyperGroup):
-    """The commands, each imported when it is named, so that `remedy --help` stays quick."""
+    """The commands, each imported when named, to keep `remedy --help` quick."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*MAIN, *TOOLS]
@@ -64,22 +63,22 @@ class Commands(TyperGroup):
         if cmd_name not in MAIN | TOOLS:
             return None
         module, _, name = (MAIN | TOOLS)[cmd_name][0].partition(":")
-        alone = command_line()
+        app = command_line()
         kind = SettingsCommand if cmd_name in SETTINGS else TyperCommand
-        alone.command(cmd_name, cls=kind)(getattr(import_module(f"remedy.launch.{module}"), name or cmd_name))
-        return typer.main.get_command(alone)
+        app.command(cmd_name, cls=kind)(getattr(import_module(f"remedy.launch.{module}"), name or cmd_name))
+        return typer.main.get_command(app)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, commands in (("Commands", MAIN), ("Tools", TOOLS)):
             with formatter.section(title):
-                formatter.write_dl([(name, said) for name, (_, said) in commands.items()])
+                formatter.write_dl([(name, help_line) for name, (_, help_line) in commands.items()])
 
 
 app = command_line(cls=Commands, no_args_is_help=True)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(value: bool) -> None:
+    if value:
         from remedy import __version__
 
         print(f"cwm-remedy {__version__}")
@@ -90,7 +89,7 @@ def _version(asked: bool) -> None:
 def _all(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print it")] = False,
     plugin: Annotated[
-        MaybeTexts,
+        list[str] | None,
         typer.Option(
             metavar="MODULE", help="of any command: a module of your own, or its path; what it registers can be named"
         ),
@@ -103,21 +102,21 @@ def _all(
         raise UserError(f"--plugin: {error}") from None
 
 
-def _plugins_first(words: list[str]) -> list[str]:
-    """The words of a command line with `--plugin` before the command, wherever it was given."""
+def _plugins_first(arguments: list[str]) -> list[str]:
+    """Move `--plugin` before the command, wherever it was given."""
     first: list[str] = []
-    rest: list[str] = []
-    waiting = iter(words)
+    others: list[str] = []
+    waiting = iter(arguments)
     for word in waiting:
         if word == "--plugin":
             first += [word, *itertools.islice(waiting, 1)]
         else:
-            (first if word.startswith("--plugin=") else rest).append(word)
-    return [*first, *rest]
+            (first if word.startswith("--plugin=") else others).append(word)
+    return [*first, *others]
 
 
 def main(*words: str) -> None:
-    """Run the command line, or one of its commands, `words`; a user's error is one message and exit status 2."""
+    """Run the command line, or its command `words`."""
     sys.argv[1:] = _plugins_first([*words, *sys.argv[1:]])
     start(app)
 

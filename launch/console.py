@@ -1,4 +1,4 @@
-"""Common parts of all command lines: options, log lines on the terminal, and errors of a user or a machine as one message."""
+"""Options, logging and error messages of the commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Optional, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -18,34 +18,31 @@ from remedy.messages import cut, escaped, one_line
 from remedy.settings import Settings, UserError, load, read_yaml
 
 LONGEST = 1000
-"""Characters of a line; a path may be in it."""
+"""Characters of a message's line, which may hold a path."""
 _FULL = "; make room and give the same command again: what is whole stays, and it goes on from there"
 
 
 def written_to(path: str) -> Path:
-    """Return what an option names to write to. A shell makes an empty name of a variable that is not set, and `Path` the current
-    folder."""
+    """Return the path to write to.
+
+    An empty name, as of an unset shell variable, would mean the current folder to `Path`, and is refused.
+    """
     if not path.strip():
         raise typer.BadParameter("an empty name would mean the current folder: name a folder, or give . for this one")
     return Path(path)
 
 
 def target(help: str) -> Any:
-    """The option that says where a command writes."""
+    """Make the option that says where a command writes."""
     return typer.Option(help=help, parser=written_to, metavar="<path>")
 
 
-MaybeInt = Optional[int]  # noqa: UP045
-MaybeFloat = Optional[float]  # noqa: UP045
-MaybeText = Optional[str]  # noqa: UP045
-MaybePath = Optional[Path]  # noqa: UP045
-MaybeTexts = Optional[list[str]]  # noqa: UP045
-Overrides = Annotated[MaybeTexts, typer.Argument(metavar="[key=value ...]", help="settings to change")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[key=value ...]", help="settings to change")]
 Checkpoint = Annotated[str, typer.Argument(help="a run's folder, or any Hugging Face causal language model")]
 Arguments = Annotated[
-    MaybeText, typer.Option(help="arguments of `f`, in a program that marks no function: \"'abc', 3\"")
+    str | None, typer.Option(help="arguments of `f`, in a program that marks no function: \"'abc', 3\"")
 ]
-Page = Annotated[MaybePath, target("write a page instead")]
+Page = Annotated[Path | None, target("write a page instead")]
 Workers = Annotated[int, typer.Option(min=1, max=1000, help="processes")]
 
 
@@ -53,10 +50,10 @@ S = TypeVar("S", bound=Settings)
 
 
 def load_one(kind: type[S], config: str, overrides: Sequence[str] | None) -> S:
-    """The settings of a command's file.
+    """Read the settings of a command's file.
 
     Raises:
-        UserError: they do not validate, or the file is an experiment's.
+        UserError: they do not validate, or are an experiment's.
     """
     if "groups" in read_yaml(Path(config)):
         raise UserError(
@@ -67,7 +64,7 @@ def load_one(kind: type[S], config: str, overrides: Sequence[str] | None) -> S:
 
 
 class _Print(logging.Handler):
-    """Prints messages as they are, warnings to stderr, so that they appear above a line that moves."""
+    """Log handler that prints messages above a progress line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         file = sys.stderr if record.levelno >= logging.WARNING else sys.stdout
@@ -75,25 +72,25 @@ class _Print(logging.Handler):
 
 
 def show_source(text: str) -> None:
-    """Print what is or holds a program's text: exactly, but to a terminal without what one obeys."""
+    """Print a program's text, on a terminal without control characters."""
     print(escaped(text, "\n\t") if sys.stdout.isatty() else text, end="")
 
 
 def command_line(**options: Any) -> typer.Typer:
-    """A command line of plain text; tracebacks as Python prints them."""
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options)
 
 
 def start(app: Callable[[], object]) -> None:
-    """Run a command line, `reporting` what goes wrong."""
     with reporting():
         app()
 
 
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
-    """Around a command: what the package logs is shown; what a user can put right is one message and exit status 2, and an interrupt
-    one line and 130. Any other exception is a mistake of ours, and keeps its traceback."""
+    """Show the package's log; turn errors into one message and an exit status.
+
+    A user's or the system's error exits with 2, an interrupt with 130. Bugs keep their traceback.
+    """
     logger = logging.getLogger("remedy")
     logger.setLevel(logging.INFO)
     logger.handlers = [_Print()]
@@ -103,35 +100,34 @@ def reporting() -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
     except (SystemExit, KeyboardInterrupt) as leaving:
-        # Typer turns an interrupt into an exit, but not while it reads the command line.
+        # Typer turns an interrupt into an exit, except while it parses the command line.
         if not _interrupted(leaving if isinstance(leaving, KeyboardInterrupt) else leaving.__context__):
             raise
         _leave("interrupted: what is written stays, and the same command goes on from there", 130)
     except Exception as error:
-        words = in_words(error)
-        if words is None:
+        message = in_words(error)
+        if message is None:
             raise
-        _leave(f"error: {words}", 2)
+        _leave(f"error: {message}", 2)
 
 
 def in_words(error: BaseException) -> str | None:
-    """Return what a user reads of an error that is one of theirs or of their machine's; None for a mistake of ours."""
+    """Return the message of a user's or the system's error, else None."""
     if isinstance(error, (UserError, ProgramError)):
         return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
     if isinstance(error, OSError):
-        return one_line(_of_the_system(error))
+        return one_line(_system_message(error))
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        said = f" ({error})" if str(error) else ""
-        return one_line(f"out of memory{said}: make the numbers that say how much is done at a time smaller")
+        details = f" ({error})" if str(error) else ""
+        return one_line(f"out of memory{details}: make the numbers that say how much is done at a time smaller")
     return None
 
 
-def _of_the_system(error: OSError) -> str:
-    """The path, what the system says, and what can be done about it."""
+def _system_message(error: OSError) -> str:
     if error.errno is None:
         return str(error) or type(error).__name__
-    place = f"{cut(str(error.filename), 200)}: " if error.filename else ""
-    return f"{place}{error.strerror or error.errno}{_FULL if error.errno in FULL else '; choose another path' if place else ''}"
+    path = f"{cut(str(error.filename), 200)}: " if error.filename else ""
+    return f"{path}{error.strerror or error.errno}{_FULL if error.errno in FULL else '; choose another path' if path else ''}"
 
 
 def _interrupted(error: BaseException | None) -> bool:
@@ -140,6 +136,6 @@ def _interrupted(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _leave(words: str, status: int) -> NoReturn:
-    print(words, file=sys.stderr, flush=True)
+def _leave(message: str, status: int) -> NoReturn:
+    print(message, file=sys.stderr, flush=True)
     sys.exit(status)

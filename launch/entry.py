@@ -1,4 +1,4 @@
-"""The `remedy` command, up to where its modules are imported."""
+"""Entry point of the `remedy` command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 
 def main() -> None:
-    """Run the command line. An interrupt while it is imported ends the process at once; from then on one is said."""
+    """Run the command line; an interrupt during imports is silent."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from remedy.launch.cli import main

@@ -1,5 +1,8 @@
-"""Evaluate a checkpoint: `python launch/evaluate.py CHECKPOINT CONFIG --out DIR [key=value ...]`, or the same under `torchrun`, where
-every process writes a part of every condition."""
+"""Evaluation of a checkpoint, also under torchrun.
+
+`python launch/evaluate.py CHECKPOINT CONFIG --out DIR [key=value ...]`; under `torchrun` every process writes a part of
+every condition.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,17 @@ if TYPE_CHECKING:
     from remedy.eval.distributed import Rank
 
 GRACE = 5.0
-"""Seconds that the first process has to say what went wrong, upon which a launcher ends all: others are silent until then."""
+"""Seconds that other processes wait for the first to print the error, after which the launcher ends all."""
 
 
 @contextlib.contextmanager
-def together() -> Iterator[Rank]:
-    """This one of the processes that a launcher started, each on a GPU of its own where there are any. Where they fail they say why,
-    the first of them first, and leave with status 2.
+def this_rank() -> Iterator[Rank]:
+    """Yield this process's rank, with a GPU of its own.
+
+    If one of several processes fails, all print why, the first one first, and exit with 2.
 
     Raises:
-        UserError: in a single process, as it comes.
+        UserError: alone, as the block does.
     """
     from remedy.eval.distributed import Rank
 
@@ -43,30 +47,26 @@ def together() -> Iterator[Rank]:
     if not rank.is_main:
         logging.getLogger("remedy").setLevel(logging.WARNING)
     try:
-        _take_device(rank.process.local_rank)
+        import torch
+
+        if torch.cuda.is_available():
+            number, count = rank.process.local_rank, torch.cuda.device_count()
+            if number >= count:
+                raise UserError(f"there are {count} GPUs here: give torchrun no more --nproc_per_node")
+            torch.cuda.set_device(number)
         yield rank
     except KeyboardInterrupt:
         if rank.is_main:
             raise
-        os._exit(130)  # the first one says so; leaving by an exception would say it again
+        os._exit(130)  # without a traceback: the first process reports it
     except Exception as error:
-        words = in_words(error)
-        if words is None:
+        message = in_words(error)
+        if message is None:
             raise
         if not rank.is_main:
             time.sleep(GRACE)
-        print(f"error: {words}", file=sys.stderr, flush=True)
-        os._exit(2)  # at once: then the launcher ends the others before they repeat it
-
-
-def _take_device(number: int) -> None:
-    """Make a GPU the one that this process means by `cuda`."""
-    import torch
-
-    if torch.cuda.is_available():
-        if number >= torch.cuda.device_count():
-            raise UserError(f"there are {torch.cuda.device_count()} GPUs here: give torchrun no more --nproc_per_node")
-        torch.cuda.set_device(number)
+        print(f"error: {message}", file=sys.stderr, flush=True)
+        os._exit(2)  # at once, so that the launcher ends the others before they repeat it
 
 
 def evaluate(
@@ -76,12 +76,14 @@ def evaluate(
     overrides: Overrides = None,
     name: Annotated[str, typer.Option(help="what reports call it (default: the checkpoint's path)")] = "",
 ) -> None:
-    """Run diagnostics on a checkpoint, as one of the processes that `torchrun` started (launch/evaluate.py) or alone; run again to
-    continue."""
+    """Run diagnostics on a checkpoint; run again to continue.
+
+    Under `torchrun`, start launch/evaluate.py.
+    """
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint
 
-    with together() as rank:
+    with this_rank() as rank:
         settings = load_one(EvalConfig, config, overrides)
         summary = evaluate_checkpoint(checkpoint, settings, out, name, rank=rank)
         if rank.is_main:

@@ -1,4 +1,4 @@
-"""An experiment: groups of runs that differ in a few settings, how each group is evaluated, and what is compared."""
+"""Settings of an experiment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from remedy.settings import Configuration, Settings
 from remedy.train.config import MOST_STEPS
 
 SEEDS = ("seed", "data_seed")
-"""What runs of one variant differ in: settings of `train`. Not `data.seed`, which chooses the test set too."""
+"""Settings of `train` that differ within a variant. Not `data.seed`, which also chooses the test set."""
 SEED_KEYS = tuple(f"train.{name}" for name in SEEDS)
 BASELINE = "baseline"
 SELECTION_FOLDER = "selection"
@@ -25,12 +25,14 @@ SELECTION_FOLDER = "selection"
 
 
 OTHER_FIGURES = ("data", "mixture", "tokenizer", "train.loss_roles", "train.validation_examples")
-"""Settings, and sections, that change what validation measures."""
+"""Settings and sections that change what validation measures."""
 
 
 class Selection(Settings):
-    """Settings that every variant chooses for itself, by validation alone: all points of the grid are trained with seeds of their
-    own, and the best goes into the variant's runs."""
+    """Settings that each variant chooses by validation alone.
+
+    Every point of the grid is trained with separate seeds, and the best goes into the variant's runs.
+    """
 
     grid: dict[str, tuple[Any, ...]] = Field(min_length=1)
     """Settings with lists of values to try; every combination is trained: `{train.learning_rate: [1e-3, 2e-3, 4e-3]}`."""
@@ -45,20 +47,22 @@ class Selection(Settings):
             _check_values(f"grid.{key}", values)
             if key in SEED_KEYS:
                 raise ValueError(f"grid.{key}: a seed is not to be chosen: give several `seeds`")
-            if other := next((one for one in OTHER_FIGURES if f"{key}.".startswith(f"{one}.")), None):
-                raise ValueError(f"grid.{key}: figures of validation cannot be compared where `{other}` differs")
+            if conflict := next((section for section in OTHER_FIGURES if f"{key}.".startswith(f"{section}.")), None):
+                raise ValueError(f"grid.{key}: figures of validation cannot be compared where `{conflict}` differs")
         if math.prod(len(values) for values in self.grid.values()) < 2:
             raise ValueError("grid has one combination, which leaves nothing to choose: give a key several values")
         _check_values("seeds", self.seeds)
         return self
 
     def points(self) -> list[dict[str, Any]]:
-        """Every combination of the grid."""
-        return [dict(zip(self.grid, values)) for values in itertools.product(*self.grid.values())]
+        return _points(self.grid)
 
 
 class Group(Settings):
-    """Runs that share their settings but for a few. Changes are written `a.b: value`, as on the command line."""
+    """Runs with common settings and a few differences.
+
+    Changes are written `a.b: value`, as on the command line.
+    """
 
     base: dict[str, Any]
     """Settings that all its runs share: those of `remedy train` without `name` and `output`."""
@@ -87,19 +91,19 @@ class Group(Settings):
             _check_values("seeds", self.seeds)
         runs = {f"runs.{name}.": changes for name, changes in self.runs.items()}
         for where, settings in {"base.": self.base, **runs}.items():
-            if own := [key for key in ("name", "output") if key in settings]:
-                raise ValueError(f"{where}{own[0]} does nothing: runs have the names and folders of the experiment")
-        chosen = self.select.grid if self.select else {}
+            if idle := [key for key in ("name", "output") if key in settings]:
+                raise ValueError(f"{where}{idle[0]} does nothing: runs have the names and folders of the experiment")
+        selected = self.select.grid if self.select else {}
         setters: list[tuple[str, Iterable[str], dict[str, dict[str, Any]]]] = [
             ("`grid`", self.grid, runs),
             ("`seeds`", SEED_KEYS if self.seeds else (), {**runs, "grid.": self.grid}),
-            ("`select`", chosen, {**runs, "grid.": self.grid}),
+            ("`select`", selected, {**runs, "grid.": self.grid}),
         ]
         for setter, keys, others in setters:
             for where, settings in others.items():
-                if twice := [key for key in keys if key in settings]:
+                if duplicates := [key for key in keys if key in settings]:
                     raise ValueError(
-                        f"{where}{twice[0]} does nothing, since {setter} sets it: remove it from one of them"
+                        f"{where}{duplicates[0]} does nothing, since {setter} sets it: remove it from one of them"
                     )
         if unknown := sorted(set(self.evaluate_runs) - set(self.runs)):
             raise ValueError(f"evaluate_runs names no run: {', '.join(unknown)}")
@@ -110,9 +114,9 @@ class Group(Settings):
         if self.select is not None:
             if not self.seeds:
                 raise ValueError("select needs `seeds`: those of the runs with the chosen settings, which no trial had")
-            if both := sorted(set(self.seeds) & set(self.select.seeds)):
+            if common := sorted(set(self.seeds) & set(self.select.seeds)):
                 raise ValueError(
-                    f"select.seeds: {both[0]} is one of `seeds`: what is chosen by a seed is to be tested on others"
+                    f"select.seeds: {common[0]} is one of `seeds`: what is chosen by a seed is to be tested on others"
                 )
             if SELECTION_FOLDER in self.runs:
                 raise ValueError(f"runs.{SELECTION_FOLDER}: is the name of the folder of trials: choose another name")
@@ -122,7 +126,7 @@ class Group(Settings):
 def _check_values(key: str, values: tuple[Any, ...]) -> None:
     if not values:
         raise ValueError(f"{key} has no values")
-    if any(value in values[:place] for place, value in enumerate(values)):
+    if any(value in values[:index] for index, value in enumerate(values)):
         raise ValueError(f"{key} has a value twice: {shown(values)}")
 
 
@@ -162,47 +166,58 @@ class ExperimentConfig(Configuration):
 
     @property
     def baselines(self) -> list[str]:
-        """The runs that are marked as baselines; of several, as with a grid, the first."""
+        """Return the marked baselines; of a grid, the first."""
         marked = [
             (group, run) for group in self.groups.values() for run, changes in group.runs.items() if BASELINE in changes
         ]
-        return [next(member.name for member in members(group) if member.of == run) for group, run in marked]
+        return [next(member.name for member in members(group) if member.run == run) for group, run in marked]
 
 
 class Member(NamedTuple):
-    """A run of a group, or a trial, before its settings are resolved. `of`: which of `runs` it is; `tries`: of a trial, the settings
-    that it tries."""
+    """A run or trial before its settings are resolved.
+
+    `run`: its key in `runs`, or "". `tries`: a trial's settings.
+    """
 
     name: str
     variant: str
-    of: str
+    run: str
     changes: dict[str, Any]
     tries: dict[str, Any] = {}
 
 
 def members(group: Group) -> list[Member]:
-    """The runs of a group: each of `runs` at each point of the grid, with each seed. Seeds are no part of a variant's name."""
+    """List a group's runs: `runs` times grid points times seeds.
+
+    Variants' names leave out seeds.
+    """
     return list(_members(group, [{}], group.seeds))
 
 
 def trial_members(group: Group) -> list[Member]:
-    """The trainings by which the variants of a group choose: each variant at each point of `select.grid`, with each of its seeds."""
+    """List a group's trials: variants times points of `select.grid` times its seeds."""
     return list(_members(group, group.select.points(), group.select.seeds)) if group.select is not None else []
 
 
-def _members(group: Group, tried: Sequence[dict[str, Any]], seeds: Sequence[int]) -> Iterator[Member]:
-    points = [dict(zip(group.grid, values)) for values in itertools.product(*group.grid.values())]
+def _members(group: Group, trial_points: Sequence[dict[str, Any]], seeds: Sequence[int]) -> Iterator[Member]:
     seeded = [dict.fromkeys(SEED_KEYS, seed) for seed in seeds] or [{}]
-    for of, point, tries, seed in itertools.product(group.runs or [""], points, tried, seeded):
-        own = {key: value for key, value in group.runs.get(of, {}).items() if key != BASELINE}
-        kept = {key: value for key, value in point.items() if key not in SEED_KEYS}
-        named = [of, *_words(point), *_words(tries), *(f"seed={one}" for one in [*seed.values()][:1])]
-        name, variant = (",".join(filter(None, words)) for words in (named, [of, *_words(kept)]))
-        yield Member(name, variant or "all", of, {**own, **point, **tries, **seed}, tries)
+    for run, point, tries, seed in itertools.product(group.runs or [""], _points(group.grid), trial_points, seeded):
+        changes = {key: value for key, value in group.runs.get(run, {}).items() if key != BASELINE}
+        variant_point = {key: value for key, value in point.items() if key not in SEED_KEYS}
+        name_parts = [run, *_words(point), *_words(tries), *(f"seed={number}" for number in [*seed.values()][:1])]
+        name, variant = (",".join(filter(None, parts)) for parts in (name_parts, [run, *_words(variant_point)]))
+        yield Member(name, variant or "all", run, {**changes, **point, **tries, **seed}, tries)
+
+
+def _points(grid: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
 
 
 def _words(point: dict[str, Any]) -> list[str]:
-    """The settings of a point as a run's name has them: by the key's last word, but for `data.seed`, which is another world."""
+    """Write a point's settings for a run's name, by each key's last word.
+
+    `data.seed` stays whole: it changes the test set.
+    """
     return [f"{key if key == 'data.seed' else key.rsplit('.', 1)[-1]}={_word(value)}" for key, value in point.items()]
 
 

@@ -1,4 +1,4 @@
-"""`remedy generate`: a data set as Parquet shards, with its card."""
+"""`remedy generate`: a data set as Parquet shards with a card."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def generate(
 
 
 def _available(settings: GenerateConfig) -> WriteConfig:
-    """Return how much is written: of given programs all, or as many as there are."""
+    """Return the size to write; by default all given programs."""
     task, size = settings.data.task, settings.write
-    if not (said := task.describe_splits()):
+    if not (description := task.describe_splits()):
         return size
-    print("\n".join([said, *untraced(task)]), flush=True)
+    print("\n".join([description, *untraced(task)]), flush=True)
     if "splits" not in size.model_fields_set:
         counts = {split: count for split in SPLITS if (count := task.count(split))}
         return size.model_copy(update={"splits": counts})
@@ -94,7 +94,7 @@ def _available(settings: GenerateConfig) -> WriteConfig:
 
 
 def _part(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-    if found is None or int(found[1]) >= int(found[2]):
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if match is None or int(match[1]) >= int(match[2]):
         raise ConfigError(f"--shard {shown(text)}: write i/N with 0 <= i < N, for example 0/4")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

@@ -1,4 +1,4 @@
-"""`remedy init`: an experiment over a user's own programs, to be run as it is and then changed."""
+"""`remedy init`: an experiment on a user's own programs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from remedy.data_gen.examples import untraced
 from remedy.data_gen.tasks.programs import ProgramsTask
 from remedy.eval.stats.power import programs_for
 from remedy.files import file_name, write_text
-from remedy.launch.console import MaybePath, target
+from remedy.launch.console import target
 from remedy.settings import UserError
 
 BARS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Rates that a training may have to reach to solve the task: the first that so few test programs can show."""
+"""Candidates for `solved_at`: the first that the number of test programs can show is taken."""
 EXAMPLES = 100
-"""Test programs that are asked."""
+"""The most test programs in the evaluation."""
 FUNCTIONS = 30
-"""From so many functions on they are dealt out to splits; of fewer, programs are."""
+"""From this number on, whole functions are dealt to splits; below it, single programs."""
 EXPERIMENT = """\
 # Written by `remedy init`. Do characters for strings, or states in every fourth frame alone, change how well these programs are traced?
 # {said}
@@ -61,18 +61,18 @@ def init(
     programs: Annotated[
         str, typer.Argument(help="your programs: a JSONL file of {code, input}, or a folder of .py files")
     ],
-    out: Annotated[MaybePath, target("the file (default: the programs' name with .yaml)")] = None,
+    out: Annotated[Path | None, target("the file (default: the programs' name with .yaml)")] = None,
 ) -> None:
     """Write an experiment over your own programs: a baseline, characters for strings, sparse states.
 
-    A sample of them is traced first, and those that have no trace are listed.
+    A sample is traced first, and programs without a trace are listed.
     """
     task = ProgramsTask(path=programs)
-    said = task.describe_splits()
-    if not said.endswith("(as its source says)"):
+    description = task.describe_splits()
+    if not description.endswith("(as its source says)"):
         many = task.clusters("all", task.count("all")) >= FUNCTIONS
         task = ProgramsTask(path=programs, split_by="function" if many else "program")
-        said = task.describe_splits()
+        description = task.describe_splits()
     for split in ("train", "validation", "test"):
         task.require(split, 1, "an experiment")
     name = file_name(Path(programs).stem) or "programs"
@@ -81,10 +81,12 @@ def init(
         raise UserError(f"{path}: is there already; choose another --out")
     bad = untraced(task)
     split = "" if task.split_by == "hash" else f", split_by: {task.split_by}"
-    asked = min(EXAMPLES, task.count("test") or EXAMPLES)
-    bar = next((bar for bar in BARS if programs_for(bar) <= task.clusters("test", asked)), BARS[-1])
+    examples = min(EXAMPLES, task.count("test") or EXAMPLES)
+    bar = next((bar for bar in BARS if programs_for(bar) <= task.clusters("test", examples)), BARS[-1])
     solved = "" if bar == BARS[0] else f", solved_at: {bar}"
-    quoted, where = json.dumps(name), json.dumps(programs)  # YAML reads 2024 and no as what is no text
-    text = EXPERIMENT.format(name=name, quoted=quoted, said=said, path=where, split=split, solved=solved, asked=asked)
+    quoted, quoted_path = json.dumps(name), json.dumps(programs)  # quoted, since YAML reads 2024 and no as other types
+    text = EXPERIMENT.format(
+        name=name, quoted=quoted, said=description, path=quoted_path, split=split, solved=solved, asked=examples
+    )
     write_text(path, text)
-    print("\n".join([said, *bad, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"]))
+    print("\n".join([description, *bad, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"]))

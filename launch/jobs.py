@@ -1,7 +1,6 @@
-"""Work of an experiment: every run with its resolved settings, the trials by which variants choose, and seeds trained at
-once; what a run's folder says of it, and if it is done.
+"""Jobs of an experiment: runs and trials, their settings and state.
 
-A run's folder holds `train.yaml`, `run.json` and, of a run that is evaluated, `evaluate.yaml`, which its process reads.
+A run's folder holds `train.yaml`, `run.json` and, if it is evaluated, `evaluate.yaml`, which its process reads.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ Choices = Mapping[tuple[str, str], dict[str, Any]]
 
 
 class Job(NamedTuple):
-    """One run of an experiment, in a folder of its own: train, then evaluate, or a trial of a selection, which is only trained.
+    """A run, a trial or a stacked training, in its own folder.
 
-    `variant`: the name of all runs that differ from it in their seeds alone; `recipe`: its settings without seeds and place, as text;
-    `chosen`: settings that its variant chose on validation, or that the trial tries; `stacked`: with so many seeds of its recipe it is
-    trained at once (its own settings, `train`, are those of a run alone); `unused`: keys of the group's base that do nothing in it,
-    and what is said then; `evaluate`: None of a trial; `members`: the runs that a training at once is of.
+    `variant`: the name of all runs that differ only in seeds. `recipe`: settings without seeds and paths, as JSON.
+    `chosen`: settings chosen on validation, or tried. `stacked`: seeds trained at once; `train` is one seed's.
+    `unused`: messages by idle keys of the group's base. `evaluate`: None for a trial. `members`: a stacked training's
+    runs.
     """
 
     name: str
@@ -65,39 +64,42 @@ class Job(NamedTuple):
 
     @property
     def model(self) -> Path:
-        """The folder of its checkpoints and weights."""
+        """Return the folder of its model."""
         return Path(self.train.output)
 
     @property
     def is_trained(self) -> bool:
-        """Say if it was trained to its end."""
         return was_trained(self.model, self.evaluate is not None)
 
 
 def was_trained(model: Path, evaluated: bool) -> bool:
-    """Say if a training has ended in this folder; of a trial, which is not evaluated, a loss that is NaN or infinite is an end too."""
+    """Say if a training has ended here; unevaluated trials may end by diverging."""
     return (model / SEAL).exists() or (not evaluated and (model / DIVERGED).exists())
 
 
 def expand(config: ExperimentConfig, where: str, choices: Choices | None = None) -> list[Job]:
-    """All runs with their resolved settings. `choices`: of groups that select; before they are made, runs have the first values.
+    """Return all runs with resolved settings.
+
+    Without `choices`, runs of groups that select have the grid's first values.
 
     Raises:
-        ConfigError: a run's settings do not validate; the message names the run.
+        ConfigError: a run's settings do not validate; the message names it.
     """
     jobs: list[Job] = []
     for name, group in config.groups.items():
-        mine = []
+        group_jobs = []
         for member in members(group):
             job = _job(config, name, member, {}, where)
-            if group.select is not None and job.train.train.total_steps:  # the model as it is chooses nothing
+            if group.select is not None and job.train.train.total_steps:  # an untrained model has nothing to choose
                 chosen = choices[name, member.variant] if choices is not None else group.select.points()[0]
                 job = _job(config, name, member, chosen, where)
-            mine.append(job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where))))
-        for key, says in mine[0].unused.items():
-            if all(key in job.unused for job in mine):
+            group_jobs.append(
+                job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where)))
+            )
+        for key, says in group_jobs[0].unused.items():
+            if all(key in job.unused for job in group_jobs):
                 raise ConfigError(says)
-        jobs += mine
+        jobs += group_jobs
     _refuse_twice(jobs, where)
     jobs = _one_variant_a_recipe(jobs)
     for job in jobs:
@@ -114,47 +116,46 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
 
 
 def trials(config: ExperimentConfig, where: str) -> list[Job]:
-    """The trainings by which groups with `select` choose, with their resolved settings; each is validated at its end.
+    """Return the trials of groups with `select`, each validated at its end.
 
     Raises:
         ConfigError: a trial's settings do not validate; the message names it.
     """
-    found = []
+    jobs = []
     for name, group in config.groups.items():
         for member in trial_members(group):
             job = _job(config, name, member, member.tries, where)
-            if steps := job.train.train.total_steps:  # what trains nothing has nothing to choose
+            if steps := job.train.train.total_steps:  # an untrained model has nothing to choose
                 if job.train.train.evaluate_every is None:
                     job = job._replace(
                         train=job.train.changed({"train.evaluate_every": steps}, _label(name, member, where))
                     )
-                found.append(job)
-    _refuse_twice(found, where)
-    return found
+                jobs.append(job)
+    _refuse_twice(jobs, where)
+    return jobs
 
 
 def stacks(jobs: Sequence[Job]) -> list[Job]:
-    """Runs that are not trained yet, of one variant and one recipe, as many at a time as their settings say, each as one training
-    whose folder lies in the first's.
+    """Group untrained runs of one variant and recipe into stacked trainings.
 
-    What is left over by itself is trained as any other run, by its own process.
+    A stack's folder lies in its first run's. Single runs are left out.
     """
     recipes: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         if job.stacked is not None and not job.is_trained:
             recipes.setdefault((job.variant, job.recipe), []).append(job)
-    found = []
-    for mine in recipes.values():
-        size = mine[0].stacked or 1
-        for first, *others in (mine[start : start + size] for start in range(0, len(mine), size)):
+    stacked = []
+    for alike in recipes.values():
+        size = alike[0].stacked or 1
+        for first, *others in (alike[start : start + size] for start in range(0, len(alike), size)):
             if others:
                 name = f"{first.name} and {len(others)} more"
-                found.append(first._replace(name=name, folder=first.folder / "stack", members=(first, *others)))
-    return found
+                stacked.append(first._replace(name=name, folder=first.folder / "stack", members=(first, *others)))
+    return stacked
 
 
 def conditions(job: Job) -> list[Condition]:
-    """Return what a run is evaluated on.
+    """Return the conditions of a run's evaluation.
 
     Raises:
         ConfigError: a diagnostic does not fit its data.
@@ -166,7 +167,7 @@ def conditions(job: Job) -> list[Condition]:
 
 
 def prepare(job: Job) -> None:
-    """Write what a run's process reads into its folder.
+    """Write what a job's process reads into its folder.
 
     Raises:
         UserError: the folder holds a run of other settings.
@@ -177,9 +178,9 @@ def prepare(job: Job) -> None:
     if job.members:
         return
     settings = job.folder / TRAIN
-    if settings.exists() and not _says(settings, job.train):
+    if settings.exists() and not _has_settings(settings, job.train):
         raise UserError(f"{job.folder} holds a run of other settings; delete it or choose another output")
-    # Whatever lay there: its process takes these for the user's, as they now are.
+    # Always anew: the run's process trusts these files as the user's.
     write_text(settings, dump(job.train))
     write_json(job.folder / RUN, {"name": job.name, "variant": job.variant, "chosen": job.chosen})
     if job.evaluate is not None:
@@ -188,8 +189,8 @@ def prepare(job: Job) -> None:
         (job.folder / EVALUATE).unlink(missing_ok=True)
 
 
-def _says(path: Path, settings: RunConfig) -> bool:
-    """Say if a file says these settings. Those that it does not name, being newer than the file, had their defaults."""
+def _has_settings(path: Path, settings: RunConfig) -> bool:
+    """Say if a file has these settings; keys that it lacks have defaults."""
     try:
         return load_stored(RunConfig, path).changed({"plugins": settings.plugins}) == settings
     except UserError:
@@ -197,25 +198,25 @@ def _says(path: Path, settings: RunConfig) -> bool:
 
 
 def folders_of(job: Job) -> list[Path]:
-    """Name the folders that a prepared job's process is told: its own, or those of the runs that are trained at once."""
     return [member.folder for member in job.members] or [job.folder]
 
 
 def is_done(job: Job) -> bool:
-    """Say if a run is trained and its evaluation is finished, the one that is asked for, and of its weights. Of adapters and tracked
-    runs its own process finds that out. Where the weights were deleted the records alone are asked.
+    """Say if a run is trained and its evaluation finished, of these settings and weights.
+
+    Adapters and tracked runs are left to their process. If the weights were deleted, the records decide.
 
     Raises:
-        UserError: the weights are gone, and without them the evaluation cannot be finished, mended or made as it is asked for.
+        UserError: the weights are gone, and the evaluation is unfinished, damaged or another.
     """
     if job.members or not job.is_trained or job.evaluate is None:
         return job.is_trained and not job.members
     folder = job.folder / EVALUATION
     try:
-        found = read_evaluations([folder])
-        request = found.requests[0]
+        evaluations = read_evaluations([folder])
+        request = evaluations.requests[0]
         problem = ""
-        if found.missing or not (folder / SUMMARY).exists():
+        if evaluations.missing or not (folder / SUMMARY).exists():
             problem = f"{folder}: is not finished"
         elif not _is_asked(job, request):
             problem = f"{folder}: holds another evaluation"
@@ -234,74 +235,76 @@ def is_done(job: Job) -> bool:
 
 
 def _is_asked(job: Job, request: Mapping[str, Any]) -> bool:
-    """Say if an evaluation is the job's."""
     assert job.evaluate is not None
     variant = job.variant if job.variant != job.name else ""
-    asked = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
+    expected = {"run": job.name, "variant": variant, "evaluation": job.evaluate.asked}
     chosen = (request.get("training") or {"chosen": job.chosen})["chosen"]
     in_4bit = job.evaluate.load_in_4bit in (None, "quantization" in request)
-    return all(request.get(key) == value for key, value in asked.items()) and chosen == job.chosen and in_4bit
+    return all(request.get(key) == value for key, value in expected.items()) and chosen == job.chosen and in_4bit
 
 
 def _refuse_twice(jobs: Sequence[Job], where: str) -> None:
-    names, held = set(), dict[Path, str]()
+    names, run_of_folder = set(), dict[Path, str]()
     for job in jobs:
         if job.name in names:
             raise ConfigError(f"{where}: run names must be unique over all groups; {shown(job.name)} comes twice")
         names.add(job.name)
-        if (other := held.setdefault(job.folder, job.name)) != job.name:
+        if (other := run_of_folder.setdefault(job.folder, job.name)) != job.name:
             raise ConfigError(
                 f"{where}: runs {shown(other)} and {shown(job.name)} would share {job.folder}: rename one"
             )
 
 
 def _one_variant_a_recipe(jobs: Sequence[Job]) -> list[Job]:
-    """The runs, those of equal settings and evaluations but for seeds under one variant's name: that of the first."""
+    """Name runs of equal recipe and evaluation after the first one's variant."""
     names: dict[tuple[str, str], str] = {}
     for job in jobs:
-        names.setdefault(_whole(job), job.variant if job.variant not in names.values() else job.name)
-    return [job._replace(variant=names[_whole(job)]) for job in jobs]
+        names.setdefault(_recipe_and_evaluation(job), job.variant if job.variant not in names.values() else job.name)
+    return [job._replace(variant=names[_recipe_and_evaluation(job)]) for job in jobs]
 
 
-def _whole(job: Job) -> tuple[str, str]:
-    asked = job.evaluate.model_dump(mode="json") if job.evaluate is not None else {}
-    return job.recipe, json.dumps(asked, sort_keys=True)
+def _recipe_and_evaluation(job: Job) -> tuple[str, str]:
+    evaluation = job.evaluate.model_dump(mode="json") if job.evaluate is not None else {}
+    return job.recipe, json.dumps(evaluation, sort_keys=True)
 
 
-def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], place: str) -> None:
-    """Refuse a run or a label that no record will have, before anything is trained."""
+def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], key_of_side: str) -> None:
+    """Refuse a run or label that no record will have."""
     if side.run not in evaluations:
-        raise ConfigError(f"{place}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
-    own = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
-    known = ["diagnostic", *dict.fromkeys(own), *(label.name for label in COMMON)]
+        raise ConfigError(f"{key_of_side}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
+    labels = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
+    known = ["diagnostic", *dict.fromkeys(labels), *(label.name for label in COMMON)]
     for key in side.where:
         if key not in known:
-            raise ConfigError(f"{place}.where: records of {side.run!r} have no label {key!r}; {suggest(key, known)}")
+            raise ConfigError(
+                f"{key_of_side}.where: records of {side.run!r} have no label {key!r}; {suggest(key, known)}"
+            )
 
 
 def _label(group: str, member: Member, where: str) -> str:
-    """The place in an experiment's file that messages name."""
     return f"{where}: groups.{cut(group)}.{'select, trial ' if member.tries else 'runs.'}{cut(member.name)}"
 
 
 def _part(name: str, label: str) -> str:
-    """A name as one part of a path: a run's folder lies in its group's, and that in the experiment's."""
+    """Return a name as one part of a path."""
     if not name.isprintable() or not (part := file_name(name)):
         raise ConfigError(f"{label}: {shown(name)} cannot name the folder of a group or run: choose another name")
     return part
 
 
 def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str, Any], where: str) -> Job:
-    """One training with its resolved settings."""
     label = _label(group, member, where)
-    below = [SELECTION_FOLDER] if member.tries else []
-    folder = Path(config.output, _part(group, label), *below, _part(member.name, label))
-    place = {"name": member.name, "output": str(folder / "model")}
-    base = {"plugins": config.plugins, **config.groups[group].base, **place}
+    subfolders = [SELECTION_FOLDER] if member.tries else []
+    folder = Path(config.output, _part(group, label), *subfolders, _part(member.name, label))
+    identity = {"name": member.name, "output": str(folder / "model")}
+    base = {"plugins": config.plugins, **config.groups[group].base, **identity}
     changes = {**member.changes, **chosen}
     tracking = apply_changes(base, changes, label).get("tracking") or {}
     if isinstance(tracking, Mapping) and tracking.get("wandb", True):
-        changes = {**changes, "tracking": {"group": config.name, "tags": [group, *below, member.variant], **tracking}}
+        changes = {
+            **changes,
+            "tracking": {"group": config.name, "tags": [group, *subfolders, member.variant], **tracking},
+        }
     train, unused = resolve(RunConfig, base, changes, label)
     stacked = train.train.stacked
     if stacked is not None:
@@ -311,28 +314,31 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
             )
         train = train.changed({"train.stacked": None}, label)
     recipe = train.model_dump(mode="json", exclude={"name": True, "output": True, "tracking": True, "train": {*SEEDS}})
-    if config.max_steps is not None and train.train.total_steps:  # the experiment is tried out
+    if (
+        config.max_steps is not None and train.train.total_steps
+    ):  # a trial of the experiment; after the recipe, which it does not change
         train = train.changed({"train.max_steps": config.max_steps}, label)
     text = json.dumps(recipe, sort_keys=True)
     return Job(member.name, member.variant, group, folder, train, text, chosen, stacked, unused)
 
 
 def _evaluation(config: ExperimentConfig, group: Group, member: Member, job: Job, label: str) -> EvalConfig:
-    """The resolved settings of a run's evaluation."""
-    found, _ = resolve(EvalConfig, group.evaluate, group.evaluate_runs.get(member.of, {}), label, label)
+    evaluation, _ = resolve(EvalConfig, group.evaluate, group.evaluate_runs.get(member.run, {}), label, label)
     if config.max_examples is not None:
-        most = config.max_examples
-        counts = {number: getattr(one, "examples", None) for number, one in enumerate(found.diagnostics)}
-        fewer = {f"diagnostics.{number}.examples": min(count or most, most) for number, count in counts.items()}
-        found = found.changed(fewer, label)
-    if found.backend is not None:
+        limit = config.max_examples
+        counts = {
+            number: getattr(diagnostic, "examples", None) for number, diagnostic in enumerate(evaluation.diagnostics)
+        }
+        fewer = {f"diagnostics.{number}.examples": min(count or limit, limit) for number, count in counts.items()}
+        evaluation = evaluation.changed(fewer, label)
+    if evaluation.backend is not None:
         raise ConfigError(
             f"{label}: evaluate.backend does not fit a run that is trained here, which no server has: remove it, and evaluate the run "
             "with `remedy evaluate` once it is served"
         )
-    if found.load_in_4bit and isinstance(job.train.model, DecoderSettings):
+    if evaluation.load_in_4bit and isinstance(job.train.model, DecoderSettings):
         raise ConfigError(
             f"{label}: evaluate.load_in_4bit is for pretrained models, and this run's is a decoder: remove it"
         )
-    found.refuse_on(config.processes)
-    return found
+    evaluation.refuse_on(config.processes)
+    return evaluation

@@ -1,16 +1,14 @@
-"""Additions for notebooks: an example to look at, and a report as tables and figures."""
+"""Notebook views of an example and of a report."""
 
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
+from rich.console import Console
 
 from remedy.data_gen.config import DataConfig
 from remedy.eval.view.model import View
@@ -25,23 +23,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An example by roles: HTML in a notebook, colours in a terminal."""
+class ShownExample:
+    """An example by role: HTML in a notebook, else plain text."""
 
     view: View
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{html.escape(page(self.view))}" style="width:100%;height:480px;border:0"></iframe>'
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        own = Console(
-            file=(text := io.StringIO()),
-            width=options.max_width,
-            force_terminal=console.is_terminal,
-            no_color=console.no_color,
-        )
-        show_view(self.view, own)
-        yield Text.from_ansi(text.getvalue())
 
     def __str__(self) -> str:
         console = Console(no_color=True, force_terminal=False, width=120)
@@ -50,32 +38,32 @@ class Shown:
         return captured.get()
 
 
-def show(config: DataConfig | RunConfig, index: int = 0, split: str = "train") -> Shown:
-    """Show one example, token by token; what training does not supervise is grey.
+def show(config: DataConfig | RunConfig, index: int = 0, split: str = "train") -> ShownExample:
+    """Show one example by token; unsupervised tokens are grey.
 
     Raises:
         UserError: there is no such split or index.
     """
     settings = GenerateConfig(data=config) if isinstance(config, DataConfig) else config
-    return Shown(example_view(settings, Path("the configuration"), index, split))
+    return ShownExample(example_view(settings, Path("the configuration"), index, split))
 
 
 @dataclass(frozen=True)
 class Report:
-    """A written report: tables as pandas holds them, and its figures."""
+    """A written report as pandas tables and figures."""
 
     folder: Path
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the conditions, with their rates and intervals."""
+        """Return the conditions with rates and intervals."""
         return self._table("conditions")
 
     def verdicts(self) -> pd.DataFrame:
-        """Return the comparisons, each with its difference, interval and verdict; no rows where nothing was compared."""
+        """Return the comparisons with difference, interval and verdict."""
         return self._table("verdicts")
 
     def figures(self) -> dict[str, Path]:
-        """List the figures by name."""
+        """Return the paths of the figures by name."""
         return {path.stem: path for path in sorted((self.folder / "figures").glob("*.png"))}
 
     def _repr_html_(self) -> str:
@@ -100,4 +88,4 @@ def report(evaluations: Sequence[str | Path], out: str | Path, title: str = "Rep
 
     if isinstance(evaluations, (str, Path)) or not evaluations:
         raise UserError("report: give a list of folders of evaluations")
-    return Report(write([Path(one) for one in evaluations], Path(out), title=title).parent)
+    return Report(write([Path(folder) for folder in evaluations], Path(out), title=title).parent)

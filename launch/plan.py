@@ -1,4 +1,4 @@
-"""`remedy run --plan`: what an experiment's comparisons can see, what it will run, and what that costs. Nothing is kept."""
+"""`remedy run --plan`: what an experiment can decide, and what it runs."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ from remedy.settings import UserError
 Variants = Mapping[str, list[Job]]
 
 
-class Compared(NamedTuple):
-    """One side of a comparison: its runs, and its condition, None where it fits none."""
+class ComparedSide(NamedTuple):
+    """One side of a comparison; `condition` is None if none fits."""
 
     jobs: list[Job]
     condition: Condition | None
 
     @property
     def seeds(self) -> float:
-        """Count the seeds, as `smallest_difference` does: infinite of a model that is not trained."""
-        kept = not any(job.train.train.total_steps or isinstance(job.train.model, DecoderSettings) for job in self.jobs)
-        return math.inf if kept else len(self.jobs)
+        """Count the seeds; infinite for an untrained pretrained model."""
+        untrained = not any(
+            job.train.train.total_steps or isinstance(job.train.model, DecoderSettings) for job in self.jobs
+        )
+        return math.inf if untrained else len(self.jobs)
 
 
 def print_plan(
@@ -54,40 +56,42 @@ def print_plan(
     spread: float | None = None,
     console: Console | None = None,
 ) -> list[Job]:
-    """Print the plan of an experiment, but for its cost; returns its trials and runs. `rate`: the baseline's rate that is assumed, by
-    default as in runs that are done, or `RATE`; `spread`: the standard deviation of seeds, likewise.
+    """Print an experiment's plan without costs; return its trials and runs.
+
+    `rate`: the baseline's assumed rate. `spread`: the assumed standard deviation of seeds. Defaults: finished runs', or
+    `RATE` and `SPREADS`.
 
     Raises:
         UserError: as `expand`, or a diagnostic does not fit its data.
     """
     console = console or Console()
-    jobs, tried = expand(config, where), trials(config, where)
+    jobs, trial_jobs = expand(config, where), trials(config, where)
     check_programs(jobs)
     variants = _by_variant(jobs)
-    asked = {name: conditions(jobs[0]) for name, jobs in variants.items()}
-    _print_comparisons(config, variants, asked, rate, spread, console)
-    _print_conditions(asked, console)
-    _print_runs(config, variants, asked, _by_variant(tried), console)
-    return [*tried, *jobs]
+    conditions_by_variant = {name: conditions(jobs[0]) for name, jobs in variants.items()}
+    _print_comparisons(config, variants, conditions_by_variant, rate, spread, console)
+    _print_conditions(conditions_by_variant, console)
+    _print_runs(config, variants, conditions_by_variant, _by_variant(trial_jobs), console)
+    return [*trial_jobs, *jobs]
 
 
 def check_programs(jobs: Sequence[Job]) -> None:
-    """Say of given programs how many each split has, before anything of what is still to be trained begins.
+    """Print the split sizes of given programs of untrained runs.
 
     Raises:
-        ConfigError: training, validation or a diagnostic has none, or a diagnostic does not fit its data.
+        ConfigError: training, validation or a diagnostic has no programs, or a diagnostic does not fit its data.
     """
-    said: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for job in jobs:
         if not job.is_trained:
-            said |= dict.fromkeys(given_programs(job.train))
+            lines |= dict.fromkeys(given_programs(job.train))
             conditions(job)
-    for line in said:
+    for line in lines:
         print(line, flush=True)
 
 
 def comparisons_of(config: ExperimentConfig, jobs: Sequence[Job]) -> Sequence[Comparison]:
-    """The comparisons that the report on an experiment will make.
+    """Return the comparisons of the experiment's report.
 
     Raises:
         ConfigError: a diagnostic does not fit its data.
@@ -96,13 +100,13 @@ def comparisons_of(config: ExperimentConfig, jobs: Sequence[Job]) -> Sequence[Co
         {
             "run": job.name,
             "variant": job.variant,
-            "diagnostic": one.diagnostic,
-            "labels": one.labels,
-            "right": one.examples,
+            "diagnostic": condition.diagnostic,
+            "labels": condition.labels,
+            "right": condition.examples,
         }
-        for mine in _by_variant(jobs).values()
-        for one in conditions(mine[0])
-        for job in mine
+        for runs in _by_variant(jobs).values()
+        for condition in conditions(runs[0])
+        for job in runs
     ]
     return config.comparisons or default_comparisons(cast(list[ConditionSummary], planned), config.baselines)
 
@@ -117,32 +121,36 @@ def _by_variant(jobs: Sequence[Job]) -> dict[str, list[Job]]:
 def _print_runs(
     config: ExperimentConfig,
     variants: Variants,
-    asked: Mapping[str, list[Condition]],
-    tried: Variants,
+    conditions_by_variant: Mapping[str, list[Condition]],
+    trials_by_variant: Variants,
     console: Console,
 ) -> None:
     table = Table("variant", "runs", "trials", "steps", "examples", "evaluated on", title="Runs")
     for name, jobs in variants.items():
         train = jobs[0].train.train
         read = train.total_steps * train.batch_size * train.pack
-        counts = f"{len(jobs)}", f"{len(tried.get(name, ()))}", f"{train.total_steps:,}", f"{read:,}"
-        table.add_row(name, *counts, f"{sum(one.examples for one in asked[name]):,}")
+        counts = f"{len(jobs)}", f"{len(trials_by_variant.get(name, ()))}", f"{train.total_steps:,}", f"{read:,}"
+        table.add_row(name, *counts, f"{sum(condition.examples for condition in conditions_by_variant[name]):,}")
     console.print(table)
-    if tried:
-        console.print(f"{sum(map(len, tried.values()))} trials choose settings on validation before the runs.")
+    if trials_by_variant:
+        console.print(
+            f"{sum(map(len, trials_by_variant.values()))} trials choose settings on validation before the runs."
+        )
     runs = sum(map(len, variants.values()))
     console.print(f"{runs} runs of {len(variants)} variants, {config.workers} at a time.\n")
 
 
-def _print_conditions(asked: Mapping[str, list[Condition]], console: Console) -> None:
+def _print_conditions(conditions_by_variant: Mapping[str, list[Condition]], console: Console) -> None:
     table = Table("condition", "examples", "variants", title="Examples by condition")
-    found: dict[tuple[str, int], set[str]] = {}
-    for name, mine in asked.items():
-        for one in mine:
-            words = [f"{key} {value}" for key, value in one.own_labels.items() if value != ""]
-            how = "answer only" if one.labels["answer_only"] else f"forcing {one.labels['forcing']}"
-            found.setdefault((", ".join([one.diagnostic, *words, how]), one.examples), set()).add(name)
-    for (label, examples), names in found.items():
+    variants_of: dict[tuple[str, int], set[str]] = {}
+    for name, of_variant in conditions_by_variant.items():
+        for condition in of_variant:
+            labels = [f"{key} {value}" for key, value in condition.own_labels.items() if value != ""]
+            prompting = "answer only" if condition.labels["answer_only"] else f"forcing {condition.labels['forcing']}"
+            variants_of.setdefault(
+                (", ".join([condition.diagnostic, *labels, prompting]), condition.examples), set()
+            ).add(name)
+    for (label, examples), names in variants_of.items():
         table.add_row(label, str(examples), str(len(names)))
     console.print(table)
 
@@ -150,118 +158,120 @@ def _print_conditions(asked: Mapping[str, list[Condition]], console: Console) ->
 def _print_comparisons(
     config: ExperimentConfig,
     variants: Variants,
-    asked: Mapping[str, list[Condition]],
+    conditions_by_variant: Mapping[str, list[Condition]],
     rate: float | None,
     spread: float | None,
     console: Console,
 ) -> None:
-    jobs = [job for mine in variants.values() for job in mine]
+    jobs = [job for runs in variants.values() for job in runs]
     comparisons, records = comparisons_of(config, jobs), _records(jobs)
-    # Sides that are fed different roles, as far as they say what they are fed, are a diagnosis.
-    fed = [{fed_as(str(side.where.get("forcing"))) for side in (one.baseline, one.treatment)} for one in comparisons]
-    with_verdict = [one for one, forcings in zip(comparisons, fed) if len(forcings) == 1]
-    others = sum(not one.primary for one in with_verdict)
-    head = "compared", "seeds", "of", "baseline", "spread", "alone", f"of {others}"
+    # Sides whose labels say that they are fed different roles are a diagnosis.
+    fed = [
+        {fed_as(str(side.where.get("forcing"))) for side in (comparison.baseline, comparison.treatment)}
+        for comparison in comparisons
+    ]
+    decided = [comparison for comparison, forcings in zip(comparisons, fed) if len(forcings) == 1]
+    corrected = sum(not comparison.primary for comparison in decided)
+    head = "compared", "seeds", "of", "baseline", "spread", "alone", f"of {corrected}"
     table = Table(*head, title="What can be decided (power 80 %)")
     rows = []
-    for one in with_verdict:
-        sides = [_compared(side, variants, asked) for side in (one.baseline, one.treatment)]
-        levels = ALONE, ALONE if one.primary else ALONE / others
-        rows.append([one.mitigation, *_decidable(one, sides, records, levels, rate, spread)])
+    for comparison in decided:
+        sides = [
+            _compared(side, variants, conditions_by_variant) for side in (comparison.baseline, comparison.treatment)
+        ]
+        levels = ALONE, ALONE if comparison.primary else ALONE / corrected
+        rows.append([comparison.mitigation, *_decidable(comparison, sides, records, levels, rate, spread)])
         table.add_row(*rows[-1])
-    alone = [row[-2] for row in rows]
-    for why in dict.fromkeys(text for text in alone if text.startswith("nothing")):
-        console.print(f"{alone.count(why)} of {plural(len(rows), 'comparison')} can decide {why}.", style="bold")
+    cells = [row[-2] for row in rows]
+    for why in dict.fromkeys(text for text in cells if text.startswith("nothing")):
+        console.print(f"{cells.count(why)} of {plural(len(rows), 'comparison')} can decide {why}.", style="bold")
     console.print(table)
-    if left := len(comparisons) - len(with_verdict):
-        console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {left} more.")
-    console.print(_assumptions({one.metric for one in with_verdict}, not records.empty))
+    if diagnoses := len(comparisons) - len(decided):
+        console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {diagnoses} more.")
+    console.print(_assumptions({comparison.metric for comparison in decided}, not records.empty))
 
 
 def _decidable(
     comparison: Comparison,
-    sides: Sequence[Compared],
+    sides: Sequence[ComparedSide],
     records: pd.DataFrame,
     levels: Sequence[float],
     rate: float | None,
     spread: float | None,
 ) -> list[str]:
-    """The cells of a comparison: seeds, outcomes, what is assumed of them, and what can be decided at each of the levels."""
+    """Write a comparison's cells: seeds, outcomes, assumptions, and decisions by level."""
     seeds, metric = f"{len(sides[1].jobs)} to {len(sides[0].jobs)}", comparison.metric
-    found = [side.condition for side in sides if side.condition is not None]
-    if len(found) < len(sides):
+    conditions_found = [side.condition for side in sides if side.condition is not None]
+    if len(conditions_found) < len(sides):
         return [seeds, "no such condition", "", "", "", ""]
-    units = min(outcomes(condition, metric) for condition in found)
-    clusters = min(condition.data.task.clusters(condition.split, condition.examples) for condition in found)
+    units = min(outcomes(condition, metric) for condition in conditions_found)
+    clusters = min(condition.data.task.clusters(condition.split, condition.examples) for condition in conditions_found)
     rates = [_rates(records, side, metric) for side in sides]
-    spreads = [float(one.std(ddof=1)) for one in rates if len(one) > 1]
-    seen = ["*" if rate is None and len(rates[0]) else "", "*" if spread is None and spreads else ""]
+    spreads = [float(rates_of_side.std(ddof=1)) for rates_of_side in rates if len(rates_of_side) > 1]
+    marks = ["*" if rate is None and len(rates[0]) else "", "*" if spread is None and spreads else ""]
     if rate is None:
         rate = float(rates[0].mean()) if len(rates[0]) else RATE
     if spread is None:
         spread = max(spreads, default=SPREADS[metric][0])
-    assumed = sides[0].seeds, sides[1].seeds
-    matched = comparison.baseline.run == comparison.treatment.run or math.inf in assumed
-    given = comparison.asks, comparison.solved_at, assumed, matched, clusters
+    seeds_of_sides = sides[0].seeds, sides[1].seeds
+    matched = comparison.baseline.run == comparison.treatment.run or math.inf in seeds_of_sides
+    arguments = comparison.asks, comparison.solved_at, seeds_of_sides, matched, clusters
     effective = None if metric == "answer" else independent(units, clusters)
-    what = METRICS[metric][1].partition(",")[0] or "examples"
-    size = f"{units:,.0f} {what}" + ("" if clusters == units else f" in {clusters:,} clusters")
-    said = [decidable(*given, level, rate, spread, effective) for level in levels]
-    return [seeds, size, f"{rate:.0%}{seen[0]}", f"{100 * spread:.0f}{seen[1]}", *said]
+    unit = METRICS[metric][1].partition(",")[0] or "examples"
+    size = f"{units:,.0f} {unit}" + ("" if clusters == units else f" in {clusters:,} clusters")
+    decisions = [decidable(*arguments, level, rate, spread, effective) for level in levels]
+    return [seeds, size, f"{rate:.0%}{marks[0]}", f"{100 * spread:.0f}{marks[1]}", *decisions]
 
 
 def _assumptions(metrics: set[str], any_records: bool) -> str:
-    """The sentences on what a table of power assumes."""
-    usual = "; ".join(
+    spreads = "; ".join(
         f"{100 * spread:.0f} of {metric.replace('_', ' ')}s ({100 * low:.0f} to {100 * high:.0f} in half of results/study's recipes)"
         for metric, (spread, low, high) in SPREADS.items()
         if metric in metrics
     )
-    own = " * As in the runs of this experiment that are done." if any_records else ""
-    said = [
-        f"Assumed: a baseline of {RATE:.0%} (--rate); a standard deviation of seeds' rates, in points (--spread), of {usual}.{own}",
+    measured = " * As in the runs of this experiment that are done." if any_records else ""
+    sentences = [
+        f"Assumed: a baseline of {RATE:.0%} (--rate); a standard deviation of seeds' rates, in points "
+        f"(--spread), of {spreads}.{measured}",
         f"Outcomes of two models on a program are correlated by {CORRELATION:g}.",
     ]
     if "answer" in metrics:
-        said.append("All answers in a cluster, such as executions of one function, are right or wrong together.")
+        sentences.append("All answers in a cluster, such as executions of one function, are right or wrong together.")
     if metrics - {"answer"}:
-        said.append(f"States or actions in a cluster are correlated by {WITHIN:g}.")
-    return " ".join(said) + (
+        sentences.append(f"States or actions in a cluster are correlated by {WITHIN:g}.")
+    return " ".join(sentences) + (
         " The last column corrects for all comparisons (Holm, at worst). With one seed a side, a verdict is about these runs only; "
         f"below five, it compares how many trainings solve the task. Fixed takes {seeds_for_fixed()} seeds that all solve it."
     )
 
 
 def _records(jobs: Sequence[Job]) -> pd.DataFrame:
-    """The records of runs that are done and evaluated as is asked."""
+    done = []
     with contextlib.suppress(UserError):
-        folders = [Path(job.folder, EVALUATION) for job in jobs]
-        requests = [read_request(one) if (one / REQUEST).exists() else {} for one in folders]
-        asked = [(job.name, job.evaluate.asked if job.evaluate else None) for job in jobs]
-        done = [
-            f
-            for f, request, own in zip(folders, requests, asked)
-            if (request.get("run"), request.get("evaluation")) == own
-        ]
+        for job in jobs:
+            folder = Path(job.folder, EVALUATION)
+            if job.evaluate is not None and (folder / REQUEST).exists():
+                request = read_request(folder)
+                if (request.get("run"), request.get("evaluation")) == (job.name, job.evaluate.asked):
+                    done.append(folder)
         return with_changed(read_evaluations(done).records)
     return pd.DataFrame()
 
 
-def _rates(records: pd.DataFrame, side: Compared, metric: str) -> pd.Series:
-    """Each run's rate in the records."""
+def _rates(records: pd.DataFrame, side: ComparedSide, metric: str) -> pd.Series:
     share, count = FRAMES.get(metric, ("right", ""))
     if side.condition is None or share not in records:
         return pd.Series(dtype=float)
-    named = records["run"].isin([job.name for job in side.jobs]) & (records["condition"] == side.condition.slug)
-    mine = records[named & records[share].notna()]
-    of = mine[count].astype(float) if count else pd.Series(1.0, mine.index)
-    return (mine[share].astype(float) * of).groupby(mine["run"]).sum() / of.groupby(mine["run"]).sum()
+    selected = records["run"].isin([job.name for job in side.jobs]) & (records["condition"] == side.condition.slug)
+    rows = records[selected & records[share].notna()]
+    weights = rows[count].astype(float) if count else pd.Series(1.0, rows.index)
+    return (rows[share].astype(float) * weights).groupby(rows["run"]).sum() / weights.groupby(rows["run"]).sum()
 
 
-def _compared(side: Side, variants: Variants, asked: Mapping[str, list[Condition]]) -> Compared:
-    jobs = variants.get(side.run) or [job for mine in variants.values() for job in mine if job.name == side.run]
-    for one in asked[jobs[0].variant]:
-        labels = {"diagnostic": one.diagnostic, **one.labels}
+def _compared(side: Side, variants: Variants, conditions_by_variant: Mapping[str, list[Condition]]) -> ComparedSide:
+    jobs = variants.get(side.run) or [job for runs in variants.values() for job in runs if job.name == side.run]
+    for condition in conditions_by_variant[jobs[0].variant]:
+        labels = {"diagnostic": condition.diagnostic, **condition.labels}
         if all(labels.get(key) == value for key, value in side.where.items()):
-            return Compared(jobs, one)
-    return Compared(jobs, None)
+            return ComparedSide(jobs, condition)
+    return ComparedSide(jobs, None)

@@ -1,11 +1,9 @@
-"""Cost of what an experiment trains: tokens, FLOPs, time and memory, from optimizer steps that are really made."""
+"""Cost of an experiment's trainings, from real optimizer steps."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +15,7 @@ from rich.table import Table
 from remedy.eval.report.wording import plural
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job
+from remedy.processes import redirect_output
 from remedy.settings import resolve
 from remedy.speed import duration
 from remedy.train.config import RunConfig
@@ -25,61 +24,52 @@ if TYPE_CHECKING:
     from remedy.train.trial import Cost
 
 IN_ANY_STEP = (
-    *(
-        "seed",
-        "data_seed",
-        "learning_rate",
-        "min_lr_ratio",
-        "lr_scheduler_type",
-        "warmup_ratio",
-        "weight_decay",
-        "adam_beta2",
-    ),
-    *("max_grad_norm", "evaluate_every", "validation_examples", "keep_best", "patience", "logging_steps", "save_steps"),
+    "seed data_seed learning_rate min_lr_ratio lr_scheduler_type warmup_ratio weight_decay adam_beta2 max_grad_norm evaluate_every "
+    "validation_examples keep_best patience logging_steps save_steps"
 )
-"""Settings of training that change no step's cost."""
+"""Training settings that do not change a step's cost."""
 
 
 def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console | None = None) -> None:
-    """Print what is still to be trained, like runs in one row, with the time of steps that are made for that."""
+    """Print the cost of untrained runs, equal runs in one row."""
     console = console or Console()
-    alike: dict[str, list[Job]] = {}
+    groups: dict[str, list[Job]] = {}
     for job in jobs:
         if job.train.train.total_steps and not job.is_trained:
-            alike.setdefault(_shape(job.train), []).append(job)
-    if not alike:
+            groups.setdefault(_shape(job.train), []).append(job)
+    if not groups:
         console.print("Nothing is left to be trained.")
         return
-    os.environ["HF_HUB_OFFLINE"] = "1"  # what is not here is not fetched for this
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded for an estimate
     table = Table("trained alike", "trainings", "tokens", "padding", "FLOPs", "one run", "all", "memory", title="Cost")
     total, unknown, remarks = 0.0, 0, dict[str, None]()
     with console.status("") as status:
-        for number, mine in enumerate(alike.values(), 1):
-            status.update(f"measuring {number} of {len(alike)}: {mine[0].name}")
-            found = _measured(mine[0].train, config)
-            seconds = found.seconds
-            total, unknown = total + len(mine) * (seconds or 0), unknown + len(mine) * (seconds is None)
-            name = ", ".join(dict.fromkeys(job.variant for job in mine))
-            padding = f"{1 - found.tokens / found.computed:.0%}" if found.tokens and found.computed else ""
+        for number, group in enumerate(groups.values(), 1):
+            status.update(f"measuring {number} of {len(groups)}: {group[0].name}")
+            cost = _measured(group[0].train, config)
+            seconds = cost.seconds
+            total, unknown = total + len(group) * (seconds or 0), unknown + len(group) * (seconds is None)
+            name = ", ".join(dict.fromkeys(job.variant for job in group))
+            padding = f"{1 - cost.tokens / cost.computed:.0%}" if cost.tokens and cost.computed else ""
             table.add_row(
                 name,
-                str(len(mine)),
-                _short(found.tokens),
+                str(len(group)),
+                _short(cost.tokens),
                 padding,
-                _short(found.flops),
+                _short(cost.flops),
                 duration(seconds),
-                duration(seconds and len(mine) * seconds),
-                f"{found.memory / 2**30:.1f} GiB" if found.memory else "",
+                duration(seconds and len(group) * seconds),
+                f"{cost.memory / 2**30:.1f} GiB" if cost.memory else "",
             )
-            if found.remark:
-                remarks[f"{name}: {found.remark}."] = None
+            if cost.remark:
+                remarks[f"{name}: {cost.remark}."] = None
     console.print(table)
     if total:
-        at_once = min(config.workers, sum(map(len, alike.values())))
-        left = f" {plural(unknown, 'training')} could not be measured." if unknown else ""
+        parallel = min(config.workers, sum(map(len, groups.values())))
+        unmeasured = f" {plural(unknown, 'training')} could not be measured." if unknown else ""
         console.print(
-            f"All that was measured takes {duration(total)} one after another, {duration(total / at_once)} if {at_once} at a time are "
-            f"as fast as one alone.{left} Measured: of the first training of each row, steps of each stage, alone, with "
+            f"All that was measured takes {duration(total)} one after another, {duration(total / parallel)} if {parallel} at a time "
+            f"are as fast as one alone.{unmeasured} Measured: of the first training of each row, steps of each stage, alone, with "
             f"{plural(config.threads, 'thread')} (on a CPU the processor's time, which other programs can raise by half), and a "
             "process's memory at its peak. Inferred: all other steps and trainings, by number; stages for which time was short, by "
             "their tokens. Not measured: evaluation, validation, saving."
@@ -89,33 +79,22 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
 
 
 def _shape(train: RunConfig) -> str:
-    """The settings that a step's cost hangs on, as text."""
-    left_out: Any = {"name": True, "output": True, "tracking": True, "plugins": True, "train": {*IN_ANY_STEP}}
-    return json.dumps(train.model_dump(mode="json", exclude=left_out), sort_keys=True)
+    """Return the settings that determine a step's cost, as JSON."""
+    excluded: Any = {"name": True, "output": True, "tracking": True, "plugins": True, "train": {*IN_ANY_STEP.split()}}
+    return json.dumps(train.model_dump(mode="json", exclude=excluded), sort_keys=True)
 
 
 def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
-    """Find the cost of a run in a process of its own, which begins without what the others held."""
-    import torch
-
+    """Measure a run's cost in a fresh process."""
+    from remedy.launch.runner import process_context
     from remedy.train.trial import Cost
 
-    # As in launch/runner.py: where a fork is safe, each process begins with what one has imported.
-    may_fork = sys.platform == "linux" and not torch.cuda.is_available()
-    context = multiprocessing.get_context("forkserver") if may_fork else multiprocessing.get_context("spawn")
-    context.set_forkserver_preload(["remedy.train.trial"])
-    with ProcessPoolExecutor(1, context, _without_output) as pool:
-        given = train.model_dump(mode="json"), config.processes, config.threads
+    with ProcessPoolExecutor(1, process_context("train.trial"), redirect_output, (os.devnull,)) as pool:
+        arguments = train.model_dump(mode="json"), config.processes, config.threads
         try:
-            return pool.submit(_cost, *given).result()
+            return pool.submit(_cost, *arguments).result()
         except BrokenProcessPool:
             return Cost(remark="not measured: the process was killed, which a want of memory does")
-
-
-def _without_output() -> None:
-    with open(os.devnull, "wb") as nowhere:
-        for stream in (1, 2):
-            os.dup2(nowhere.fileno(), stream)
 
 
 def _cost(settings: dict[str, Any], processes: int, threads: int) -> Cost:
@@ -125,7 +104,7 @@ def _cost(settings: dict[str, Any], processes: int, threads: int) -> Cost:
 
 
 def _short(count: float | None) -> str:
-    """A count in three digits: `1.2 M`, `3.4e15`."""
+    """Write a count with three digits: `1.2 M`, `3.4e15`."""
     if count is None:
         return ""
     if count >= 1e12:

@@ -1,8 +1,7 @@
-"""The settings reference: every key of a settings class with its type in words, its default and its description; and `remedy list`,
-what settings choose from by name, with a line on each.
+"""Settings reference, and `remedy list`.
 
-`--help` of a command and docs/config.md (`python -m remedy.launch.reference docs/config.md`) are both made of these. A class that is
-registered from outside the package is part of the reference as soon as it is imported.
+`--help` and docs/config.md (`python -m remedy.launch.reference docs/config.md`) are made of it, with the classes of
+imported plug-ins.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ SETTINGS = {
     "measure": "remedy.eval.costs.measure:MeasureConfig",
     "run": "remedy.launch.experiment:ExperimentConfig",
 }
-"""The class of each command's YAML file, as text, so that it is imported when it is asked for."""
+"""The class of each command's YAML file, as text, so that it is imported when needed."""
 INTRODUCTION = """\
 # Settings
 
@@ -54,7 +53,7 @@ WIDTH = 100
 
 
 class Shape(NamedTuple):
-    """A type in words, and the settings classes in it by their `kind`, "" without one; `holds` says how many of these there may be."""
+    """A type in words, and its settings classes by `kind` ("" without one)."""
 
     words: str
     sections: dict[str, type[Settings]] = {}
@@ -62,7 +61,7 @@ class Shape(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One field. `default`: as YAML."""
+    """One field; `default` is YAML."""
 
     key: str
     shape: Shape
@@ -71,25 +70,24 @@ class Row(NamedTuple):
 
     @property
     def below(self) -> str:
-        """Name the place where the field's sections begin: `train.curriculum.0`, `mixture.NAME`."""
+        """Return the key of its sections: `train.curriculum.0`, `mixture.NAME`."""
         return self.key + {"one": "", "list": ".0", "dict": ".NAME"}[self.shape.holds]
 
 
 def fields(settings: type[Settings]) -> list[Row]:
-    """The rows of one class, its sections not entered."""
     return [_row(name, field) for name, field in settings.model_fields.items()]
 
 
 def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterator[tuple[type[Settings], str, str]]:
-    """A class and those of all sections in it, with the key and the kind of each, in the order of the fields."""
+    """Yield a class and its sections, each with its key and kind."""
     yield settings, prefix, kind
     for row in fields(settings):
-        for chosen, section in row.shape.sections.items():
-            yield from places(section, f"{prefix}.{row.below}" if prefix else row.below, chosen)
+        for section_kind, section in row.shape.sections.items():
+            yield from places(section, f"{prefix}.{row.below}" if prefix else row.below, section_kind)
 
 
 def as_help(settings: type[Settings]) -> str:
-    """The settings of a file as text for a terminal: key, default, type and description, and the keys of each section by name."""
+    """Write the settings of a file for a terminal."""
     lines: list[str] = []
     for row in fields(settings):
         default = {SECTION: "", REQUIRED: " required"}.get(row.default, f" = {row.default}")
@@ -112,7 +110,6 @@ def _row(name: str, field: FieldInfo) -> Row:
 
 
 def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
-    """A type in words, and the settings classes in it."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _shape(arguments[0], [*arguments[1:], *metadata])
@@ -147,14 +144,14 @@ def _section(registered: Mapping[str, Any]) -> Shape:
 def _union(arguments: Sequence[Any], metadata: Sequence[Any]) -> Shape:
     shapes = [_shape(argument, metadata) for argument in arguments if argument is not type(None)]
     words = list(dict.fromkeys(shape.words for shape in shapes if not shape.sections))
-    found: dict[str, type[Settings]] = {}
+    sections: dict[str, type[Settings]] = {}
     for shape in shapes:
         for kind, section in shape.sections.items():
-            own = section.model_fields.get("kind")
-            found[kind or (str(own.default) if own is not None and len(shapes) > 1 else "")] = section
-    words += [_section(found).words] if found else []
+            kind_field = section.model_fields.get("kind")
+            sections[kind or (str(kind_field.default) if kind_field is not None and len(shapes) > 1 else "")] = section
+    words += [_section(sections).words] if sections else []
     words += ["null"] if type(None) in arguments else []
-    return Shape(_either(words, "{}"), found, next((shape.holds for shape in shapes if shape.sections), "one"))
+    return Shape(_either(words, "{}"), sections, next((shape.holds for shape in shapes if shape.sections), "one"))
 
 
 def _either(choices: Sequence[Any], form: str = "`{}`") -> str:
@@ -167,7 +164,7 @@ def _plural(words: str) -> str:
 
 
 def _bounds(metadata: Sequence[Any]) -> str:
-    """The limits of a number; pydantic keeps each in an object of its own."""
+    """Write a number's limits; pydantic keeps each in its own object."""
     limits = [(sign, getattr(mark, name)) for mark in metadata for name, sign in _SIGNS.items() if hasattr(mark, name)]
     words = " and ".join(f"{sign} {_number(limit)}" for sign, limit in limits)
     return f" {words}" if words else ""
@@ -180,7 +177,6 @@ def _number(limit: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """A default as one writes it in YAML; a section's is given by its own keys."""
     if value is PydanticUndefined:
         return REQUIRED
     if isinstance(value, Settings):
@@ -192,29 +188,28 @@ def _value(value: Any) -> str:
 
 
 def settings_class(command: str) -> type[Settings]:
-    """The class of a command's YAML file."""
     module, _, name = SETTINGS[command].partition(":")
-    found: type[Settings] = getattr(import_module(module), name)
-    return found
+    settings: type[Settings] = getattr(import_module(module), name)
+    return settings
 
 
 def markdown() -> str:
-    """docs/config.md: a section for every settings class, in the order in which the commands use them."""
+    """Write docs/config.md: every settings class, in the commands' order."""
     used: dict[type[Settings], dict[str, dict[str, None]]] = {}
     table = ["| command | file |\n|---|---|"]
     for command in SETTINGS:
         table.append(f"| `remedy {command}` | {_link(settings_class(command))} |")
         for settings, key, kind in places(settings_class(command)):
-            place = f"`{key}`" + (f" of kind `{kind}`" if kind else "") if key else ""
-            used.setdefault(settings, {}).setdefault(place, {})[command] = None
+            location = f"`{key}`" + (f" of kind `{kind}`" if kind else "") if key else ""
+            used.setdefault(settings, {}).setdefault(location, {})[command] = None
     return "\n".join([INTRODUCTION, *table, *(_described(settings, where) for settings, where in used.items())]) + "\n"
 
 
-def _described(settings: type[Settings], where: dict[str, dict[str, None]]) -> str:
-    file = [f"The file of {', '.join(f'`remedy {name}`' for name in where.pop(''))}"] if "" in where else []
-    places = "; ".join([*file, *(f"{place} ({', '.join(commands)})" for place, commands in where.items())])
-    about = inspect.cleandoc(settings.__doc__ or "")
-    lines = [f"\n## {settings.__name__}\n\n{places}.\n\n{about}\n\n| key | type | default | |\n|---|---|---|---|"]
+def _described(settings: type[Settings], locations: dict[str, dict[str, None]]) -> str:
+    file = [f"The file of {', '.join(f'`remedy {name}`' for name in locations.pop(''))}"] if "" in locations else []
+    places = "; ".join([*file, *(f"{location} ({', '.join(commands)})" for location, commands in locations.items())])
+    description = inspect.cleandoc(settings.__doc__ or "")
+    lines = [f"\n## {settings.__name__}\n\n{places}.\n\n{description}\n\n| key | type | default | |\n|---|---|---|---|"]
     for row in fields(settings):
         links = dict.fromkeys(_link(section) for section in row.shape.sections.values())
         cells = (row.shape.words + (f": {', '.join(links)}" if links else ""), f"`{row.default}`", row.description)
@@ -244,19 +239,19 @@ REGISTRIES = {
     "diagnostics": ("diagnostics.N.kind", "eval.diagnostics:DIAGNOSTICS"),
     "forcings": ("diagnostics.N.forcing", "eval.decoding.forcings:FORCINGS"),
 }
-"""What there is, under which key it is chosen, and where it is registered."""
-TELLING_APART = {
+"""Kinds of choices, each with its key and its registry."""
+SHARED_CLASS = {
     "cwm_unseeded": "As cwm, but the model writes the first frame too.",
     "cwm_numbered": "As cwm, with each line's number beside it, in the program and in the trace.",
     "cwm_numbers": "As cwm, with each line's number beside it in the program, and in its place in the trace.",
 }
-"""Choices that share a class, whose docstring says nothing of the single one."""
+"""Descriptions of choices that share a class and its docstring."""
 
 
 def print_choices(
     what: Annotated[str, typer.Argument(help="tasks, mixers, formats, diagnostics, ... (default: all)")] = "",
 ) -> None:
-    """Print what settings choose from by name, a line for each: tasks, mixers, formats, diagnostics and others."""
+    """Print what settings choose from by name: tasks, mixers, formats, diagnostics and others."""
     if what and what not in REGISTRIES:
         raise ConfigError(f"list: unknown kind {what!r}; {suggest(what, REGISTRIES)}")
     try:
@@ -264,27 +259,26 @@ def print_choices(
     except PluginError as error:
         raise ConfigError(f"plug-in {error}") from None
     for kind in [what] if what else REGISTRIES:
-        key, place = REGISTRIES[kind]
-        module, _, name = place.partition(":")
+        key, location = REGISTRIES[kind]
+        module, _, name = location.partition(":")
         registry: Mapping[str, Any] = getattr(import_module(f"remedy.{module}"), name)
         print(f"{kind} ({key})")
         width = max(map(len, registry))
-        for one, choice in registry.items():
-            line = TELLING_APART.get(one) or _SAID.get(kind, _of_docstring)(one, choice)
-            print(f"  {one:<{width}}  {textwrap.shorten(line, 110, placeholder=' ...')}")
+        for choice_name, choice in registry.items():
+            line = SHARED_CLASS.get(choice_name) or _DESCRIPTIONS.get(kind, _of_docstring)(choice_name, choice)
+            print(f"  {choice_name:<{width}}  {textwrap.shorten(line, 110, placeholder=' ...')}")
         print()
 
 
 def _of_docstring(name: str, choice: Any) -> str:
-    """The first sentence of its docstring."""
     return " ".join((inspect.getdoc(choice) or "").split("\n\n")[0].split())
 
 
 def _forcing(name: str, fed: frozenset[Any]) -> str:
     from remedy.eval.decoding.forcings import CONSTRAINED
 
-    held = ", and masks lines that the code cannot reach" if name in CONSTRAINED else ""
-    return f"feeds {', '.join(role.label for role in sorted(fed))}{held}"
+    constraint = ", and masks lines that the code cannot reach" if name in CONSTRAINED else ""
+    return f"feeds {', '.join(role.label for role in sorted(fed))}{constraint}"
 
 
 def _role(name: str, role: Any) -> str:
@@ -293,7 +287,7 @@ def _role(name: str, role: Any) -> str:
     return MEANINGS[role]
 
 
-_SAID: dict[str, Callable[[str, Any], str]] = {
+_DESCRIPTIONS: dict[str, Callable[[str, Any], str]] = {
     "benchmarks": lambda name, benchmark: f"{benchmark.hub} on the Hugging Face hub, or a file given as `path`",
     "families": lambda name, family: f"{len(family.functions)} functions: {', '.join(family.functions)}",
     "sizes": lambda name, size: ", ".join(f"{key} {value}" for key, value in size.items()),

@@ -10,21 +10,23 @@ import typer
 
 from remedy.data_gen.execution.program import MARKER, Program
 from remedy.data_gen.rewrites import REWRITES, rewrite_program, rewrite_source
-from remedy.launch.console import MaybeTexts, show_source
+from remedy.launch.console import show_source
 from remedy.messages import suggest
 from remedy.settings import ConfigError, UserError
 
 
 def rewrite(
     file: Annotated[Path, typer.Argument(help="a Python file")],
-    only: Annotated[MaybeTexts, typer.Option(help="a rewrite to apply, once for each (default: all)")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="a rewrite to apply, once for each (default: all)")] = None,
 ) -> None:
-    """Print a file with its functions rewritten so that they do the same in smaller steps."""
+    """Print a file with its functions rewritten in smaller steps."""
     show_source(rewritten(file, only or []))
 
 
 def rewritten(file: Path, only: Sequence[str]) -> str:
-    """The file's source after the rewrites, all of them if none is named; a marked function stays as it is, and marked.
+    """Return the file's source after these rewrites, by default all.
+
+    A marked function stays as it is.
 
     Raises:
         UserError: a rewrite is unknown, or the file cannot be read.

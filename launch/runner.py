@@ -1,7 +1,7 @@
-"""Processes that do an experiment's jobs: trials, then runs, some at a time, each a process of this machine; then the report.
+"""Processes that do an experiment's jobs: trials, runs, report.
 
-A run's process does what its folder says: it trains, unless that is done, then evaluates; itself, since imports alone cost seconds, or
-under torchrun, on as many processes.
+Each job has a process that trains and evaluates as its folder says, unless that is done; with several `processes` it
+starts torchrun.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from remedy.launch.plan import check_programs, comparisons_of
 from remedy.launch.selection import choose
 from remedy.launch.train import resumable
 from remedy.owner import owned
-from remedy.processes import module_command
+from remedy.processes import module_command, redirect_output
 from remedy.settings import UserError, load
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.processes import RESUMABLE, SIGNALS
@@ -55,42 +55,46 @@ from remedy.train.processes import RESUMABLE, SIGNALS
 LOG = "log.txt"
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 30.0
-"""Seconds between two lines on a run that goes on."""
+"""Seconds between two lines about a running job."""
 IMPORTED = ("train.run", "eval.checkpoint", "eval.evaluate", "launch.evaluate", "launch.runner")
-"""What a run imports when it comes to it."""
+"""Modules that a run's process needs."""
 log = logging.getLogger(__name__)
 
 
 def run(config: ExperimentConfig, where: str) -> Path:
-    """Train and evaluate every run, `workers` at a time, skipping what is done, and write the report; returns its page.
+    """Do every run that is not done, and write the report; return its page.
 
     Raises:
-        UserError: a run failed (the others are finished first; the message names the log), its folder holds a run of other
-            settings, or another process runs an experiment into the same output.
+        UserError: a run failed (the others are finished first; the message names the log), its folder holds a run of
+            other
+        settings, or another process runs an experiment into the same output.
     """
     with owned(Path(config.output)):
-        tried, jobs = trials(config, where), expand(config, where)
-        check_programs([*tried, *jobs])
-        set_out(config, jobs)
-        if tried:
-            _do(config, tried, f"{len(tried)} trials that choose settings on validation")
-            jobs = expand(config, where, choose(config, tried))
-            list_runs(config, jobs)  # which runs are one variant may hang on what was chosen
+        trial_jobs, jobs = trials(config, where), expand(config, where)
+        check_programs([*trial_jobs, *jobs])
+        record_plan(config, jobs)
+        if trial_jobs:
+            _do(config, trial_jobs, f"{len(trial_jobs)} trials that choose settings on validation")
+            jobs = expand(config, where, choose(config, trial_jobs))
+            list_runs(config, jobs)  # the choices may change which runs are one variant
         _do(config, jobs, f"{len(jobs)} runs")
         return report_all(config, jobs)
 
 
 def report_done(config: ExperimentConfig, where: str, partial: bool = False) -> Path:
-    """The report over the runs that are done, as of `report_all`; a UserError if trials are not finished."""
-    tried = trials(config, where)
-    jobs = expand(config, where, choose(config, tried) if tried else None)
+    """Report over finished runs.
+
+    Raises:
+        UserError: as `report_all`, or trials are not finished.
+    """
+    trial_jobs = trials(config, where)
+    jobs = expand(config, where, choose(config, trial_jobs) if trial_jobs else None)
     list_runs(config, jobs)
     return report_all(config, jobs, partial)
 
 
-def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
-    """Write down, before anything is trained, which runs the experiment consists of and what it compares. Once a run is evaluated it is
-    too late for a plan."""
+def record_plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
+    """Write down the experiment's runs and, before any evaluation, its comparisons."""
     list_runs(config, jobs)
     folder = Path(config.output)
     if (folder / PLAN).exists() or not any((job.folder / EVALUATION / REQUEST).exists() for job in jobs):
@@ -98,14 +102,14 @@ def set_out(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
 
 
 def list_runs(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
-    """Write down which runs the experiment consists of."""
     folder = Path(config.output)
     write_runs(folder, {str(job.folder.relative_to(folder)): {"run": job.name, "variant": job.variant} for job in jobs})
 
 
 def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False) -> Path:
-    """The report over all runs that are evaluated; returns its page. Runs that are tracked put it on W&B too. `partial`: judge recipes
-    of which runs are missing.
+    """Write the report over all evaluated runs; return its page.
+
+    Tracked runs log it to W&B. `partial`: judge recipes with missing runs.
 
     Raises:
         UserError: no run is evaluated, or as `report`.
@@ -115,7 +119,7 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
 
     output = Path(config.output)
     directories = [job.folder / EVALUATION for job in jobs]
-    directories = [one for one in directories if (one / REQUEST).exists()] or directories
+    directories = [folder for folder in directories if (folder / REQUEST).exists()] or directories
     directories += [output / name / SELECTION_FOLDER for name, group in config.groups.items() if group.select]
     page = report(
         directories, output / "report", config.comparisons or None, config.title, config.baselines, partial=partial
@@ -126,20 +130,19 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
 
 
 def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
-    """Train those that are trained at once, then do all."""
-    if at_once := stacks(jobs):
-        count = sum(len(one.members) for one in at_once)
-        _do_all(config, at_once, f"{count} seeds in {len(at_once)} trainings")
+    if stacked := stacks(jobs):
+        count = sum(len(stack.members) for stack in stacked)
+        _do_all(config, stacked, f"{count} seeds in {len(stacked)} trainings")
     _do_all(config, jobs, what)
 
 
 def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
-    """Do all jobs, those of most rows first, so that no long one is left for the end."""
+    """Do all jobs, the longest first."""
     print(f"{what}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
     waiting = sorted(jobs, key=lambda job: -job.train.train.total_steps * job.train.train.batch_size)
     running: dict[str, tuple[Job, BaseProcess]] = {}
     ended: dict[str, str] = {}
-    context, board = _context(), Board(job.name for job in jobs)
+    context, board = process_context(*IMPORTED), Board(job.name for job in jobs)
     ends = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt does
     try:
         while len(ended) < len(jobs):
@@ -150,8 +153,8 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
                     if is_done(job):
                         ended[job.name] = ""
                     else:
-                        given = (folders_of(job), job.folder / LOG, config.processes, config.threads)
-                        process = context.Process(target=begun, args=given, name=job.name)
+                        arguments = (folders_of(job), job.folder / LOG, config.processes, config.threads)
+                        process = context.Process(target=run_job, args=arguments, name=job.name)
                         process.start()
                         running[job.name] = job, process
                 except UserError as error:
@@ -159,11 +162,14 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
             else:
                 wait([process.sentinel for _, process in running.values()], LOOK_SECONDS)
                 for name, (job, process) in list(running.items()):
-                    if process.exitcode is not None:
+                    if (status := process.exitcode) is not None:
                         del running[name]
-                        ended[name] = _problem(job.folder / LOG, process.exitcode)
+                        path = job.folder / LOG
+                        # torchrun's own last line is part of a table.
+                        last = last_line(path, "error: ") or last_line(path) or "no output"
+                        ended[name] = f"failed (exit status {status}; all of it in {path}): {last}" if status else ""
             board.show(ended, {name: job.folder / LOG for name, (job, _) in running.items()})
-    finally:  # at an interrupt, each with a checkpoint
+    finally:  # at an interrupt each process saves a checkpoint
         for _, process in running.values():
             process.terminate()
         for _, process in running.values():
@@ -173,27 +179,21 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
         raise UserError("\n".join(failed))
 
 
-def _context() -> Any:
-    """The way in which processes begin: forked from one that has imported what they need. On other systems than Linux, whose libraries
-    may not survive a fork, and with CUDA, whose state does not, each imports for itself."""
+def process_context(*modules: str) -> Any:
+    """Choose how processes start: forked from one that has imported `modules`.
+
+    Only Linux's libraries survive a fork, and CUDA does not: otherwise each process imports.
+    """
     os.environ["TQDM_DISABLE"] = "1"
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([f"remedy.{name}" for name in IMPORTED])
+    context.set_forkserver_preload([f"remedy.{name}" for name in modules])
     return context
 
 
-def _problem(path: Path, status: int) -> str:
-    """Return what went wrong in the process of this log; an empty string if nothing did."""
-    if not status:
-        return ""
-    said = last_line(path, "error: ") or last_line(path) or "no output"  # torchrun's own last word is a table
-    return f"failed (exit status {status}; all of it in {path}): {said}"
-
-
 def last_line(path: Path, start: str = "") -> str:
-    """The last line of a log that begins so and is not empty; an empty string if there is none."""
+    """Return a log's last line that begins with `start`, or ""."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
@@ -203,30 +203,30 @@ def last_line(path: Path, start: str = "") -> str:
 
 
 class Board:
-    """Says how far all runs are: a line at each change, and now and then of each that goes on."""
+    """Status lines of all runs, at changes and now and then."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.begin = time.monotonic()
-        self.said: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
+        self.states: dict[str, tuple[str, float]] = dict.fromkeys(names, ("waiting", self.begin))
 
     def show(self, ended: Mapping[str, str], running: Mapping[str, Path]) -> None:
-        """The state of all runs; call it often. `ended`: what went wrong, if anything; `running`: logs, whose last lines say more."""
+        """Print changes. `ended`: errors or ""; `running`: logs to quote."""
         now = time.monotonic()
         for name in [*ended, *running]:
-            before, since = self.said[name]
+            last_state, since = self.states[name]
             state = "running" if name in running else "failed" if ended[name] else "done"
-            if state != before or (state == "running" and now - since >= QUIET_SECONDS):
-                self.said[name] = state, now
-                more = last_line(running[name]) if name in running else ended[name]
-                log.info("[%5.0f s] %s: %s", now - self.begin, name, ", ".join(filter(None, (state, more))))
+            if state != last_state or (state == "running" and now - since >= QUIET_SECONDS):
+                self.states[name] = state, now
+                details = last_line(running[name]) if name in running else ended[name]
+                log.info("[%5.0f s] %s: %s", now - self.begin, name, ", ".join(filter(None, (state, details))))
 
 
-def begun(folders: Sequence[Path], log: Path, processes: int, threads: int) -> None:
-    """Do the work of a process that an experiment started: all that it prints goes to `log`, and it ends with the experiment, however
-    that ends; a training then leaves a checkpoint."""
-    with log.open("wb") as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
+def run_job(folders: Sequence[Path], log: Path, processes: int, threads: int) -> None:
+    """Do the work of an experiment's process, with its output in `log`.
+
+    It ends with the experiment; a training then leaves a checkpoint.
+    """
+    redirect_output(log)
     threading.Thread(target=_end_with_experiment, daemon=True).start()
     with reporting():
         do(folders, processes, threads)
@@ -240,14 +240,14 @@ def _end_with_experiment() -> None:
 
 
 def do(folders: Sequence[Path], processes: int, threads: int) -> None:
-    """Train the run of a folder unless that is done, then evaluate it; of several folders, train their runs at once.
+    """Train a folder's run and evaluate it, unless done; stack several folders' runs.
 
     Raises:
-        SystemExit: a signal ended it; with the status that lets a Slurm job queue again.
+        SystemExit: a signal ended it; the status lets a Slurm job requeue.
     """
     torch.set_num_threads(threads)
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    for number in SIGNALS:  # before training begins, and in the evaluation after it
+    for number in SIGNALS:  # for the times before and after training, which has its own handlers
         signal.signal(number, _leave)
     if len(folders) > 1:
         _train_together(folders)
@@ -258,7 +258,7 @@ def do(folders: Sequence[Path], processes: int, threads: int) -> None:
         try:
             _train(run, folder, processes)
         except (UserError, SystemExit):
-            # Of a trial, that is a result: this setting is not the one to choose.
+            # For a trial, divergence is a result.
             if not was_trained(Path(run.output), evaluated):
                 raise
     if evaluated and processes > 1:
@@ -283,7 +283,7 @@ def _train(run: RunConfig, folder: Path, processes: int) -> None:
 
 
 def _train_together(folders: Sequence[Path]) -> None:
-    """Train the runs of these folders at once. Those whose loss becomes NaN or infinite are left to their own processes."""
+    """Train these folders' runs at once; their own processes report divergence."""
     from remedy.train.stacked import train_stacked
 
     runs = [load(RunConfig, folder / TRAIN) for folder in folders]
@@ -296,27 +296,27 @@ def _train_together(folders: Sequence[Path]) -> None:
         print(error, flush=True)
 
 
-def _on_several(processes: int, module: str, *words: str) -> None:
-    """Run a module under torchrun, as a process of each GPU. If this process is killed, so is torchrun, at which its processes end."""
-    # Its own way to start Python would let the working folder come first in the search path.
+def _on_several(processes: int, module: str, *arguments: str) -> None:
+    """Run a module under torchrun, one process per GPU, until this process ends."""
+    # --no-python, since torchrun's own command would search the working folder first.
     options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
-    torchrun = module_command("torch.distributed.run", *options, *module_command(module, *words))
+    torchrun = module_command("torch.distributed.run", *options, *module_command(module, *arguments))
     launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)
-    passed_on: list[int] = []
+    signals: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        """To the processes themselves: torchrun would die of one signal, and give them 30 seconds at the other."""
-        passed_on.append(number)
+        """Signal torchrun's processes: it dies of one signal and allows 30 s at the other."""
+        signals.append(number)
         launcher = psutil.Process(launched.pid)
         for process in launcher.children() or [launcher]:
             process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+    handlers = {number: signal.signal(number, pass_on) for number in SIGNALS}
     code = launched.wait()
-    for number, handler in before.items():
+    for number, handler in handlers.items():
         signal.signal(number, handler)
     if code:
-        sys.exit(RESUMABLE if passed_on else code)
+        sys.exit(RESUMABLE if signals else code)
 
 
 def _die_with_parent() -> None:
@@ -330,15 +330,15 @@ def evaluate_run(folder: Path) -> None:
     """Evaluate a trained run as its folder says."""
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint
-    from remedy.launch.evaluate import together
+    from remedy.launch.evaluate import this_rank
     from remedy.train.tracking import log_evaluation
 
-    run, about = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
-    variant = "" if about["variant"] == about["name"] else about["variant"]
-    given = {"name": about["name"], "variant": variant, "chosen": about["chosen"], "own": run.model_dump(mode="json")}
-    with together() as rank:
+    run, facts = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
+    variant = "" if facts["variant"] == facts["name"] else facts["variant"]
+    about = {"name": facts["name"], "variant": variant, "chosen": facts["chosen"], "own": run.model_dump(mode="json")}
+    with this_rank() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **given)
+        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **about)
         if rank.is_main:
             log_evaluation(run, summary)
 

@@ -1,4 +1,4 @@
-"""Choice of settings by the trials of an experiment's variants, on validation alone."""
+"""Choice of a variant's settings by its trials' validation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remedy.train.config import DIVERGED
 
 
 def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
-    """Return what each variant chooses by its trials, and write a record of it into their folder.
+    """Return what each variant chooses by its trials, and record it.
 
     Raises:
         UserError: a trial is not finished, or none of a variant's has a finite loss.
@@ -33,34 +33,36 @@ def choose(config: ExperimentConfig, trials: Sequence[Job]) -> Choices:
             continue
         variants: dict[str, list[Trial]] = {}
         for variant in dict.fromkeys(trial.variant for trial in trials if trial.group == name):
-            mine = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
-            variants[variant] = rank_settings(select, mine, f"{name}, {variant}")
-            choices[name, variant] = next(one["values"] for one in variants[variant] if one["chosen"])
+            trials_of_variant = [trial for trial in trials if (trial.group, trial.variant) == (name, variant)]
+            variants[variant] = rank_settings(select, trials_of_variant, f"{name}, {variant}")
+            choices[name, variant] = next(
+                trial_record["values"] for trial_record in variants[variant] if trial_record["chosen"]
+            )
         record = SelectionRecord(group=name, metric=select.metric, seeds=list(select.seeds), variants=variants)
         write_json(Path(config.output) / name / SELECTION_FOLDER / SELECTION, record)
     return choices
 
 
 def rank_settings(select: Selection, trials: Sequence[Job], where: str) -> list[Trial]:
-    """Each setting that a variant's trials tried, with its figures; the best is chosen, of equals the first.
+    """Return a variant's tried settings with figures; the first best is chosen.
 
-    A setting under which any seed's loss became NaN or infinite is not chosen.
+    A setting with a diverged seed is not chosen.
 
     Raises:
-        UserError: there is none without.
+        UserError: every setting diverged.
     """
     tried: list[Trial] = []
     ranks: list[tuple[float, float]] = []
     for values in select.points():
-        found = [_validation(trial) for trial in trials if trial.chosen == values]
-        whole = [one for one in found if one is not None]
-        loss, exact = (sum(one[key] for one in whole) / max(1, len(whole)) for key in ("loss", "exact_match"))
-        figures = [one[select.metric] if one is not None else None for one in found]
-        mean = (loss if select.metric == "loss" else exact) if len(whole) == len(found) else None
+        validations = [_validation(trial) for trial in trials if trial.chosen == values]
+        finite = [metrics for metrics in validations if metrics is not None]
+        loss, exact = (sum(metrics[key] for metrics in finite) / max(1, len(finite)) for key in ("loss", "exact_match"))
+        figures = [metrics[select.metric] if metrics is not None else None for metrics in validations]
+        mean = (loss if select.metric == "loss" else exact) if len(finite) == len(validations) else None
         tried.append({"values": values, "figures": figures, "mean": mean, "chosen": False})
         order = (loss, -exact) if select.metric == "loss" else (-exact, loss)
         ranks.append((math.inf, math.inf) if mean is None else order)
-    best = tried[min(range(len(tried)), key=lambda place: ranks[place])]
+    best = tried[min(range(len(tried)), key=lambda index: ranks[index])]
     if best["mean"] is None:
         raise UserError(
             f"select ({where}): under every setting that was tried a loss became NaN or infinite: try lower learning rates"
@@ -70,7 +72,7 @@ def rank_settings(select: Selection, trials: Sequence[Job], where: str) -> list[
 
 
 def _validation(trial: Job) -> dict[str, float] | None:
-    """The figures of the model that a trial kept; None if its loss became NaN or infinite."""
+    """Return a trial's validation figures; None if it diverged."""
     if (trial.model / DIVERGED).exists():
         return None
     training = read_training(trial.model)

@@ -1,4 +1,4 @@
-"""`remedy show`: an example, or what a model wrote beside what is true, token by token and coloured by role."""
+"""`remedy show`: an example or a decoded record, coloured by role."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remedy.data_gen.config import read_stored_run
 from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import SPLITS
 from remedy.files import write_text
-from remedy.launch.console import Arguments, MaybeInt, Overrides, Page
+from remedy.launch.console import Arguments, Overrides, Page
 from remedy.messages import suggest
 from remedy.settings import ConfigError, UserError, apply_changes, parse_overrides, read_yaml, resolve
 
@@ -28,11 +28,11 @@ TAKES = {
     ".py": ("a program", ("--input", "--text", "key=value")),
     "": ("a configuration", ("--index", "--split", "--text", "key=value")),
 }
-"""What marks a source, what it then is, and the options that go with it."""
+"""What marks a source, its name in messages, and its options."""
 SHOWN = ("evaluation.json", "manifest.json", "evaluation/evaluation.json", "config.yaml", "train.yaml")
-"""What a folder that can be shown holds, the first of these first: of an evaluation, a data set, a run, or an experiment's run."""
+"""Files that mark a folder, in order: an evaluation, a data set, an experiment's run (its evaluation), a run, an experiment's run."""
 OTHERS = {"groups": "an experiment", "diagnostics": "an evaluation", "sources": "a measurement"}
-"""Keys that tell configurations without examples."""
+"""Keys that mark configurations without examples."""
 LEARNT = frozenset(Role) - {Role.CONTEXT}
 """The roles that runs supervise by default."""
 
@@ -41,25 +41,31 @@ def show(
     source: Annotated[str, typer.Argument(help="a .py or YAML file, or the folder of a data set, run or evaluation")],
     overrides: Overrides = None,
     input: Arguments = None,
-    index: Annotated[MaybeInt, typer.Option(min=0, help="which example (default: 0)")] = None,
+    index: Annotated[int | None, typer.Option(min=0, help="which example (default: 0)")] = None,
     split: Annotated[str, typer.Option(help="train, validation, test, or all programs (default: the first)")] = "",
     condition: Annotated[str, typer.Option(help="of an evaluation, such as 'length=8 free' (default: the first)")] = "",
     text: Annotated[bool, typer.Option("--text", help="prompt and trace alone, exactly as a model sees them")] = False,
     ids: Annotated[bool, typer.Option("--ids", help="the tokens' ids too")] = False,
     html: Page = None,
 ) -> None:
-    """Show a program's trace, an example or a decoded record by role; what is not supervised is grey.
+    """Show a program's trace, an example or a decoded record by role.
 
-    A program marks the function to start from with `# << START_OF_TRACE`, or defines `f`, to which --input gives arguments. It is run
-    three times, as given programs are. Its settings: format, reveal.*, string_encoding, memory, tracer.* and tokenizer.*, as in a
-    data configuration. For example reveal.spacing=4 reveal.locals=diff format=repl.
+    Unsupervised tokens are grey. A program marks the function to start from with `# << START_OF_TRACE`, or defines `f`,
+    to which --input gives arguments. It is run three times, like all given programs. Its settings: format, reveal.*,
+    string_encoding, memory, tracer.* and tokenizer.*, for example reveal.spacing=4 reveal.locals=diff format=repl.
     """
-    path, kind = _found(Path(source), bool(overrides or split))
-    what, takes = TAKES[kind]
-    given = {"--index": index is not None, "--condition": condition, "--split": split, "--input": input is not None}
-    given |= {"--text": text, "key=value": overrides}
-    if refused := [option for option, value in given.items() if value and option not in takes]:
-        raise ConfigError(f"{source}: is {what}, which takes {', '.join(takes)}: remove {refused[0]}")
+    path, kind = _locate(Path(source), bool(overrides or split))
+    kind_of_source, takes = TAKES[kind]
+    options_given = {
+        "--index": index is not None,
+        "--condition": condition,
+        "--split": split,
+        "--input": input is not None,
+        "--text": text,
+        "key=value": overrides,
+    }
+    if refused := [option for option, value in options_given.items() if value and option not in takes]:
+        raise ConfigError(f"{source}: is {kind_of_source}, which takes {', '.join(takes)}: remove {refused[0]}")
     if text and (ids or html is not None):
         raise ConfigError(f"--text: shows neither ids nor a page: remove it, or {'--ids' if ids else '--html'}")
     if kind == "evaluation.json":
@@ -77,8 +83,8 @@ def show(
 
 
 def present(view: View, html: Path | None, ids: bool = False, text: bool = False) -> None:
-    """Print a view, or its text alone, or write it as a page."""
-    from rich.console import Console  # what follows takes seconds to import
+    """Print a view or its text, or write a page."""
+    from rich.console import Console  # these imports take seconds
 
     from remedy.eval.view.terminal import page, show_text, show_view
 
@@ -92,22 +98,25 @@ def present(view: View, html: Path | None, ids: bool = False, text: bool = False
         show_view(view, console, ids)
 
 
-def _found(path: Path, of_its_data: bool) -> tuple[Path, str]:
-    """The file or folder that is shown, and what marks it. `of_its_data`: of a run, what it reads and not what it wrote."""
+def _locate(path: Path, of_its_data: bool) -> tuple[Path, str]:
+    """Return the file or folder to show, and what marks it.
+
+    `of_its_data`: of a run, what it reads.
+    """
     if not path.is_dir():
         return path, ".py" if path.suffix == ".py" else ""
-    for inside in (path / mark for mark in SHOWN):
-        passed_over = of_its_data and inside.parent != path
-        if inside.exists() and not passed_over:
-            return (inside, "") if inside.suffix == ".yaml" else (inside.parent, inside.name)
-    found = {inside.parent for mark in SHOWN for inside in path.glob(f"*/**/{mark}")}
-    below = sorted(str(folder) for folder in found if folder.parent not in found)
-    holds = f"; below it are {', '.join(below[:8])}{' and others' if len(below) > 8 else ''}" if below else ""
+    for candidate in (path / mark for mark in SHOWN):
+        skipped = of_its_data and candidate.parent != path
+        if candidate.exists() and not skipped:
+            return (candidate, "") if candidate.suffix == ".yaml" else (candidate.parent, candidate.name)
+    marked = {candidate.parent for mark in SHOWN for candidate in path.glob(f"*/**/{mark}")}
+    nested = sorted(str(folder) for folder in marked if folder.parent not in marked)
+    holds = f"; below it are {', '.join(nested[:8])}{' and others' if len(nested) > 8 else ''}" if nested else ""
     raise ConfigError(f"{path}: is the folder of no data set, run or evaluation{holds}")
 
 
 def data_set_view(folder: Path, index: int, split: str) -> View:
-    """One example of a data set, as its shard holds it; supervised is what runs train on by default.
+    """View one example of a data set; supervision is the default.
 
     Raises:
         UserError: there is no such example, or a file is missing or damaged.
@@ -119,8 +128,19 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
 
     row, form = read_example(folder, split, index), read_manifest(folder)["data"]["format"]
     encoded = Encoded(row["input_ids"], row["roles"], row["frames"], row["strings"])
-    kept = {"index", "split", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
-    slices = {name: value for name, value in row.items() if name not in kept}
+    known_columns = {
+        "index",
+        "split",
+        "outcome",
+        "program",
+        "answer",
+        "spans",
+        "input_ids",
+        "roles",
+        "frames",
+        "strings",
+    }
+    slices = {name: value for name, value in row.items() if name not in known_columns}
     facts = {"split": row["split"], **slices, "outcome": row["outcome"].removeprefix("ok"), "answer": row["answer"]}
     tokenizer = load_tokenizer(folder)
     return view_of(f"Example {index} of {folder}", form, tokenizer, tokens_of(tokenizer, encoded, LEARNT), facts)
@@ -129,9 +149,10 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
 def load_source(
     path: Path, overrides: Sequence[str], stored: bool = False, arguments: str | None = None
 ) -> GenerateConfig | RunConfig:
-    """The configuration of a data set or of a training run, told by its keys; of a program's file, that of this program alone, where
-    settings may leave out their `data.`. `stored`: it is no file that the user names, but lies in a folder; `arguments`: of the
-    program's `f`.
+    """Read a data set's or run's configuration, or make a program's.
+
+    A program's settings may leave out `data.`; `arguments` are those of its `f`. `stored`: the file lies in a folder,
+    so it is data.
 
     Raises:
         ConfigError: it is of another kind, or does not validate.
@@ -140,23 +161,25 @@ def load_source(
 
     changes = parse_overrides(overrides)
     if path.suffix == ".py":
-        given = {"data": {"task": {"kind": "programs", "path": str(path), "input": arguments}}}
+        data = {"data": {"task": {"kind": "programs", "path": str(path), "input": arguments}}}
         of_data = {re.sub(r"^(?!data\.|tokenizer\.)", "data.", key): value for key, value in changes.items()}
         renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
-        return resolve(GenerateConfig, given, renamed, str(path), "override")[0]
-    given = read_stored_run(path) if stored else read_yaml(path)
-    keys = apply_changes(given, changes, "override").keys()
+        return resolve(GenerateConfig, data, renamed, str(path), "override")[0]
+    data = read_stored_run(path) if stored else read_yaml(path)
+    keys = apply_changes(data, changes, "override").keys()
     if other := next((what for key, what in OTHERS.items() if key in keys), ""):
         raise ConfigError(f"{path}: is the configuration of {other}; show takes one with `data` and `tokenizer`")
     if keys <= GenerateConfig.model_fields.keys():
-        return resolve(GenerateConfig, given, changes, str(path), "override")[0]
-    from remedy.train.config import RunConfig  # this imports PyTorch
+        return resolve(GenerateConfig, data, changes, str(path), "override")[0]
+    from remedy.train.config import RunConfig  # imports PyTorch
 
-    return resolve(RunConfig, given, changes, str(path), "override")[0]
+    return resolve(RunConfig, data, changes, str(path), "override")[0]
 
 
 def example_view(settings: Any, path: Path, index: int, split: str) -> View:
-    """One example; supervised is what the run trains on, or what runs train on by default. `path`: of the settings, for messages.
+    """View one example; supervision is the run's, or the default.
+
+    `path`: of the settings, for messages.
 
     Raises:
         UserError: there is no such split or index, or the tokenizer cannot be built.
@@ -167,24 +190,26 @@ def example_view(settings: Any, path: Path, index: int, split: str) -> View:
     from remedy.models.tokenizer import build_tokenizer
 
     data = settings.data
-    given = data.task.count("all") is not None
-    split = split or next((name for name in SPLITS if not given or data.task.count(name)), "all")
-    if split not in (splits := [*SPLITS, *["all"] * given]):
+    is_finite = data.task.count("all") is not None
+    split = split or next((name for name in SPLITS if not is_finite or data.task.count(name)), "all")
+    if split not in (splits := [*SPLITS, *["all"] * is_finite]):
         raise ConfigError(f"--split {split!r}: {suggest(split, splits)}")
     if (count := data.task.count(split)) is not None and index >= count:
         raise ConfigError(f"--index {index}: the {split} split has {count} examples, numbered from 0")
     tokenizer = build_tokenizer(settings.tokenizer, data)
     [execution] = executions(data, split, [index])
     example, encoded = encoded_execution(execution, data, tokenizer)
-    why = f" ({execution.outcome})" if execution.kind != "ok" else ""
-    outcome = example.outcome.removeprefix("ok") + why
+    reason = f" ({execution.outcome})" if execution.kind != "ok" else ""
+    outcome = example.outcome.removeprefix("ok") + reason
     facts = {"split": split, **example.slices, "outcome": outcome, "answer": example.answer}
     if data.memory is not None:
         from remedy.data_gen.window_examples import windows
 
-        found = windows(*encoded[:3], data.memory, tokenizer.special_ids)
-        most = max(window.size for window in found)
-        facts["memory"] = f"{len(found)} windows, in which {most} of {len(encoded.ids)} tokens are seen at most"
+        example_windows = windows(*encoded[:3], data.memory, tokenizer.special_ids)
+        longest = max(window.size for window in example_windows)
+        facts["memory"] = (
+            f"{len(example_windows)} windows, in which {longest} of {len(encoded.ids)} tokens are seen at most"
+        )
     learnt = settings.train.supervised() if hasattr(settings, "train") else LEARNT
     tokens = tokens_of(tokenizer, encoded, learnt)
     return view_of(f"Example {index} of {path.name}", data.format, tokenizer, tokens, facts)

@@ -1,4 +1,4 @@
-"""`remedy simulate`: one program as a model traces it, an evaluation of a single example that need not be run."""
+"""`remedy simulate`: one program as a model traces it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import ConfigError, UserError, apply_changes, build, parse_overrides
 
 IDLE = ("diagnostics", "split", "trained_on", "batch_size", "set.seed", "set.task")
-"""Settings of an evaluation that say nothing of a given program; `set.task.tracer` alone does."""
+"""Evaluation settings that do nothing for a given program, except `set.task.tracer`."""
 
 
 def simulate(
@@ -57,12 +57,12 @@ def simulate(
     forcing: Annotated[str, typer.Option(help="control_flow: what its code allows; others feed true parts")] = "free",
     html: Page = None,
 ) -> None:
-    """Show a model's trace of your program, frame by frame, with the model's own probability of it.
+    """Show a model's trace of your program, with its own probability of each frame.
 
     The program is not run, unless you --check.
 
-    Settings: those of an evaluation: set.*, by default as the checkpoint was trained, max_new_tokens, backend.*, precision and others.
-    For example set.reveal.locals=diff backend.url=http://localhost:8000 backend.model=NAME.
+    Settings: those of an evaluation: set.*, by default as the checkpoint was trained, max_new_tokens, backend.*,
+    precision and others. For example set.reveal.locals=diff backend.url=http://localhost:8000 backend.model=NAME.
     """
     settings = settings_of(program, input, forcing, parse_overrides(overrides or []))
     written = count(1)
@@ -72,7 +72,7 @@ def simulate(
 
 
 def settings_of(program: str, arguments: str | None, forcing: str, changes: Mapping[str, Any]) -> EvalConfig:
-    """The settings of an evaluation of one program. `arguments`: of its `f`; `changes`: a user's, by dotted keys.
+    """Make evaluation settings for one program, with `arguments` of its `f`.
 
     Raises:
         ConfigError: a change does nothing here, or the settings do not validate.
@@ -82,18 +82,18 @@ def settings_of(program: str, arguments: str | None, forcing: str, changes: Mapp
     for key in changes:
         if f"{key}.".startswith(tuple(f"{idle}." for idle in IDLE)) and not key.startswith("set.task.tracer."):
             raise ConfigError(f"override {key}: does nothing here, where the program is given: remove it")
-    given = {
+    data = {
         "diagnostics": [{"kind": "programs", "forcing": [forcing]}],
         "set": {"task": {"kind": "programs", "path": program, "input": arguments}, "seed": 0},
     }
-    return build(EvalConfig, apply_changes(given, changes, "override"))
+    return build(EvalConfig, apply_changes(data, changes, "override"))
 
 
 def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenListener) -> View:
-    """Have a checkpoint write the trace of a program. `config`: of `settings_of`; `check`: run the program too.
+    """Have a checkpoint write a program's trace; `check` runs the program too.
 
     Raises:
-        UserError: the checkpoint or the program cannot be read, or they do not fit the settings or one another.
+        UserError: checkpoint or program cannot be read, or do not fit the settings or each other.
     """
     [diagnostic] = config.diagnostics
     [forcing] = diagnostic.forcing
@@ -106,19 +106,19 @@ def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenL
     if constraint := constraint_of(forcing):
         check_interpreter(constraint, data)
     [execution] = executions(data, ALL, [0], run=check)
-    prompt_spans(execution.drawn.program, data)  # what is wrong with the program is said before weights are loaded
+    prompt_spans(execution.drawn.program, data)  # raises for a bad program before weights are loaded
     if config.threads:
         torch.set_num_threads(config.threads)
     model, tokenizer = load_evaluated(checkpoint, config)
     generator = generator_of(model, tokenizer, config, checkpoint)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     view = written_view(generator, tokenizer, condition, execution, config.max_new_tokens, listener)
-    view.facts["wrote"] += f", {time.perf_counter() - begun:.1f} s"
+    view.facts["wrote"] += f", {time.perf_counter() - start:.1f} s"
     return view
 
 
 def prepared(execution: Execution, condition: Condition, tokenizer: TraceTokenizer) -> tuple[Example, Encoded]:
-    """The example of a program with its tokens; where its true trace is not known, the prompt and the end alone."""
+    """Return the program's example and tokens; untraced, its prompt and the end."""
     example, truth = encoded_execution(execution, condition.data, tokenizer)
     if example.outcome == "ok":
         return example, truth
@@ -135,10 +135,10 @@ def written_view(
     max_new_tokens: int,
     listener: TokenListener,
 ) -> View:
-    """Have a model write the trace of a program, and set it beside the true one where that is known.
+    """Have a model write a program's trace, beside the true one if known.
 
     Raises:
-        UserError: the program's control flow cannot be read, or the prompt has more tokens than the model reads.
+        UserError: the program's control flow cannot be read, or the prompt is longer than the model's limit.
     """
     data, forcing = condition.data, condition.forcing
     example, truth = prepared(execution, condition, tokenizer)
@@ -150,33 +150,37 @@ def written_view(
     decoded = DecodedExample(example, truth, written.runs, fed_roles(forcing), data)
     ids = decoded.written(written.runs)
     places = generated_places(decoded, tokenizer)
-    kept = generation(0, tokenizer.decode(ids), written.runs, places, tokenizer, truth, written.near_ties)
+    generated = generation(0, tokenizer.decode(ids), written.runs, places, tokenizer, truth, written.near_ties)
     read = FORMATS[data.format].read(tokenizer.pieces(ids), data.reveal.answer_only)
-    asked = sum(run.written_count for run in written.runs)
-    wrote = {"frames": len(read.frames), "tokens written": asked, "were certain": len(kept["ids"]) - asked}
+    tokens_written = sum(run.written_count for run in written.runs)
+    wrote = {
+        "frames": len(read.frames),
+        "tokens written": tokens_written,
+        "were certain": len(generated["ids"]) - tokens_written,
+    }
     shared = {name: label for name, label in condition.labels.items() if name not in condition.own_labels}
     facts = {
         "model": generator.name,
         "trace": named({**shared, "memory": str(data.memory or "")}, [*shared, "memory"]),
         "truth": f"not known: {example.outcome if execution.kind == 'ok' else execution.outcome}",
-        "wrote": ", ".join(f"{n:,} {of}" for of, n in {**wrote, "near ties": written.near_ties}.items() if n),
+        "wrote": ", ".join(f"{n:,} {noun}" for noun, n in {**wrote, "near ties": written.near_ties}.items() if n),
         **_answer(read, all(run.complete for run in written.runs)),
     }
     title = f"{example.trace.program.name}, simulated"
     if example.outcome == "ok":
         record = {**score_frames(decoded, tokenizer), "format": data.format, "forcing": forcing, "condition": title}
-        view = record_view({**record, "index": 0, "outcome": "ok", "source": ""}, kept)
+        view = record_view({**record, "index": 0, "outcome": "ok", "source": ""}, generated)
         return replace(view, title=title, facts={**facts, "truth": "from a run", **view.facts})
     form = FORMATS[data.format]
-    first = int(isinstance(form, Cwm) and form.seeded)  # the prompt gives the frame before
-    return View(title, generation_blocks(kept, first), facts, "written")
+    first = int(isinstance(form, Cwm) and form.seeded)  # the prompt holds the first frame
+    return View(title, generation_blocks(generated, first), facts, "written")
 
 
 def _answer(read: ReadTrace, complete: bool) -> dict[str, str]:
-    """Say what value a trace returns or raises, or why it comes to none."""
+    """Say what a trace returns or raises, or why nothing."""
     if not read.valid:
-        why = read.problem or "the end is missing"
-        return {"no answer": why if complete else "the limit on tokens came first"}
+        reason = read.problem or "the end is missing"
+        return {"no answer": reason if complete else "the limit on tokens came first"}
     match read.frames:
         case [*_, ReadFrame(event=Event.EXCEPTION, value=str(answer)), ReadFrame(event=Event.RETURN, value="None")] | [
             *_,

@@ -1,4 +1,4 @@
-"""`remedy run --slurm`: an experiment's runs as the tasks of one Slurm array, and the report after them."""
+"""`remedy run --slurm`: runs as a Slurm array, then the report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remedy.files import file_name
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, expand, folders_of, prepare, trials
 from remedy.launch.plan import check_programs
-from remedy.launch.runner import do, set_out
+from remedy.launch.runner import do, record_plan
 from remedy.launch.selection import choose
 from remedy.processes import module_command
 from remedy.settings import UserError
@@ -53,32 +53,31 @@ cd {cwd}
 
 
 def do_job(settings: ExperimentConfig, where: str, number: int) -> None:
-    """Do one run in this process, which Slurm signals. Trials of a selection are counted before the runs.
+    """Do one run in this process; trials are counted before runs.
 
     Raises:
-        UserError: there is no such run, its folder holds a run of other settings, or the trials before it are not finished.
+        UserError: there is no such run, its folder holds a run of other settings, or the trials are not finished.
     """
-    tried, jobs = _alone(settings, where)
-    if not 0 <= number < len(tried) + len(jobs):
-        first = f"{len(tried)} trials and " if tried else ""
+    trial_jobs, jobs = _unstacked_jobs(settings, where)
+    if not 0 <= number < len(trial_jobs) + len(jobs):
+        first = f"{len(trial_jobs)} trials and " if trial_jobs else ""
         raise UserError(f"--job {number}: {where} has {first}{len(jobs)} runs, counted from 0")
-    if tried and number >= len(tried):
-        jobs = expand(settings, where, choose(settings, tried))
-    set_out(settings, jobs)
-    mine = [*tried, *jobs][number]
-    check_programs([mine])
-    prepare(mine)
-    do(folders_of(mine), settings.processes, settings.threads)
+    if trial_jobs and number >= len(trial_jobs):
+        jobs = expand(settings, where, choose(settings, trial_jobs))
+    record_plan(settings, jobs)
+    job = [*trial_jobs, *jobs][number]
+    check_programs([job])
+    prepare(job)
+    do(folders_of(job), settings.processes, settings.threads)
 
 
 def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[str], folder: Path) -> None:
-    """Write the scripts of an array of runs, of one of trials before it where settings are selected first, and of the report; say how
-    to submit them.
+    """Write Slurm scripts of trials, runs and report; print how to submit.
 
     Raises:
-        UserError: as `expand`, or seeds are to be trained at once.
+        UserError: as `expand`, or seeds are to be stacked.
     """
-    tried, jobs = _alone(settings, where)
+    trial_jobs, jobs = _unstacked_jobs(settings, where)
     check_programs(jobs)
     folder.mkdir(parents=True, exist_ok=True)
     loading = max(job.train.train.dataloader_num_workers for job in jobs)
@@ -93,23 +92,30 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
         "run": shlex.join(module_command("remedy.launch.cli", "run", where, *overrides)),
     }
     (folder / "report.sbatch").write_text(REPORT.format(**facts), encoding="utf-8")
-    after = ""
-    for script, what, mine, first in (("selection", "trials", tried, 0), ("array", "runs", jobs, len(tried))):
-        if mine:
-            text = ARRAY.format(**facts, what=what, count=len(mine), first=first, last=first + len(mine) - 1)
+    dependency = ""
+    for script, what, jobs_of_script, first in (
+        ("selection", "trials", trial_jobs, 0),
+        ("array", "runs", jobs, len(trial_jobs)),
+    ):
+        if jobs_of_script:
+            text = ARRAY.format(
+                **facts, what=what, count=len(jobs_of_script), first=first, last=first + len(jobs_of_script) - 1
+            )
             (folder / f"{script}.sbatch").write_text(text, encoding="utf-8")
-            print(f"{len(mine)} {what}, {sum(job.is_trained for job in mine)} of them trained. Submit them:")
-            print(f"  {what}=$(sbatch --parsable {after}{folder / script}.sbatch)")
-            after = f"--dependency=afterok:${what} "
-    print(f"and the report after them:\n  sbatch {after}{folder / 'report.sbatch'}")
+            print(
+                f"{len(jobs_of_script)} {what}, {sum(job.is_trained for job in jobs_of_script)} of them trained. Submit them:"
+            )
+            print(f"  {what}=$(sbatch --parsable {dependency}{folder / script}.sbatch)")
+            dependency = f"--dependency=afterok:${what} "
+    print(f"and the report after them:\n  sbatch {dependency}{folder / 'report.sbatch'}")
 
 
-def _alone(settings: ExperimentConfig, where: str) -> tuple[list[Job], list[Job]]:
-    """Return the trials and runs, none of which is trained at once with others."""
-    tried, jobs = trials(settings, where), expand(settings, where)
+def _unstacked_jobs(settings: ExperimentConfig, where: str) -> tuple[list[Job], list[Job]]:
+    """Return trials and runs; refuse stacked ones."""
+    trial_jobs, jobs = trials(settings, where), expand(settings, where)
     if stacked := next((job for job in jobs if job.stacked is not None), None):
         raise UserError(
             f"{where}: {stacked.name}: train.stacked {stacked.stacked}: a task of an array is one run, so that nothing is trained at "
             "once: remove it, or use `remedy run`"
         )
-    return tried, jobs
+    return trial_jobs, jobs

@@ -1,4 +1,4 @@
-"""Commands of few lines: what each takes, handed to where it is done."""
+"""Short commands that call other modules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from typing import Annotated
 import typer
 
 from remedy.launch.console import (
-    MaybeFloat,
-    MaybeInt,
-    MaybePath,
-    MaybeText,
-    MaybeTexts,
     Overrides,
     Workers,
     load_one,
@@ -41,7 +36,10 @@ def measure(
     overrides: Overrides = None,
     workers: Workers = 1,
 ) -> None:
-    """Count what traces cost and how tokenizers cut strings, without a model; `remedy report` reads the folder."""
+    """Count what traces cost and how tokenizers cut strings, without a model.
+
+    `remedy report` reads the folder.
+    """
     from remedy.eval.costs.measure import MeasureConfig
     from remedy.eval.costs.measure import measure as run
 
@@ -54,7 +52,6 @@ def report(
         list[Path], typer.Argument(metavar="DIR...", help="evaluations, the baseline first, and measurements")
     ],
     out: Annotated[Path, target("folder for the report")],
-    comparisons: Annotated[MaybePath, typer.Option(help="an experiment's YAML: make its comparisons")] = None,
     baseline: Annotated[str, typer.Option(help="the variant or run to compare others with (default: the first)")] = "",
     partial: Annotated[
         bool, typer.Option("--partial", help="judge recipes of which runs are missing, by the others")
@@ -64,14 +61,7 @@ def report(
     """Write Markdown and one HTML page with figures and the verdict table."""
     from remedy.eval.report.page import report as write
 
-    if comparisons and baseline:
-        raise UserError("--baseline does nothing beside --comparisons, which say what is compared: remove one")
-    chosen = None
-    if comparisons:
-        from remedy.launch.experiment import ExperimentConfig  # takes seconds
-
-        chosen = load(ExperimentConfig, comparisons).comparisons
-    print(f"report: {write(directories, out, chosen, title, [baseline] if baseline else [], partial)}")
+    print(f"report: {write(directories, out, None, title, [baseline] if baseline else [], partial)}")
 
 
 def compare(
@@ -81,14 +71,17 @@ def compare(
     metric: Annotated[str, typer.Option(help="the score that is compared, where logs have several")] = "",
     cluster: Annotated[str, typer.Option(help="the field whose equal values are one cluster")] = "",
     right_from: Annotated[
-        MaybeFloat, typer.Option(help="the smallest score that counts as right, where scores are not 0 and 1")
+        float | None, typer.Option(help="the smallest score that counts as right, where scores are not 0 and 1")
     ] = None,
     margin: Annotated[float, typer.Option(min=0.001, max=0.999, help="`as good` loses less than this")] = 0.02,
     solved_at: Annotated[
         float, typer.Option(min=0.001, max=0.999, help="the rate from which a seed solves a task")
     ] = 0.95,
 ) -> None:
-    """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example: the difference, its interval and the verdict."""
+    """Judge logs of lm-evaluation-harness or inspect_ai, or tables, by example.
+
+    The page has the difference, its interval and the verdict.
+    """
     from remedy.eval.report.compare import compare_logs, side_names
     from remedy.eval.report.logs import LogOptions
     from remedy.eval.report.render import write_pages
@@ -97,13 +90,14 @@ def compare(
 
     if right_from is not None and not math.isfinite(right_from):
         raise UserError(f"--right-from {right_from}: is no score: give a number")
-    found = compare_logs(baseline, treatment, LogOptions(metric, cluster, right_from), margin, solved_at)
+    comparison = compare_logs(baseline, treatment, LogOptions(metric, cluster, right_from), margin, solved_at)
     with owned(out):
-        page = write_pages(found, out, " against ".join(side_names(treatment, baseline)))
-    words = [
-        f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip() for item in found.verdicts
+        page = write_pages(comparison, out, " against ".join(side_names(treatment, baseline)))
+    lines = [
+        f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip()
+        for item in comparison.verdicts
     ]
-    print("\n".join(map(escaped, [*found.remarks, *words, f"report: {page}"])))
+    print("\n".join(map(escaped, [*comparison.remarks, *lines, f"report: {page}"])))
 
 
 def export_benchmark(
@@ -116,7 +110,10 @@ def export_benchmark(
     ],
     out: Annotated[Path, target("a new folder for the benchmark")],
 ) -> None:
-    """Freeze the examples of evaluations for others: JSONL with a card, tasks for lm-eval and inspect_ai, a scorer without torch."""
+    """Freeze the examples of evaluations for others, as a benchmark.
+
+    It holds JSONL with a card, tasks for lm-eval and inspect_ai, and a scorer without torch.
+    """
     from remedy.eval.benchmark.export import export_benchmark as write
     from remedy.eval.config import EvalConfig
 
@@ -124,10 +121,14 @@ def export_benchmark(
     changes = [word for word in configs if "=" in word]
     if len(paths) + len(changes) < len(configs):
         raise UserError("two configurations have one file name, which names their part of the benchmark: rename one")
-    if lost := next((word for word in changes if word.partition(".")[0] not in paths), None):
-        raise UserError(f"{lost}: changes no configuration: begin with the name of one ({', '.join(paths)}) and a dot")
-    own = {name: [word.removeprefix(f"{name}.") for word in changes if word.startswith(f"{name}.")] for name in paths}
-    print(f"benchmark: {write({name: load(EvalConfig, path, own[name]) for name, path in paths.items()}, out)}")
+    if unmatched := next((word for word in changes if word.partition(".")[0] not in paths), None):
+        raise UserError(
+            f"{unmatched}: changes no configuration: begin with the name of one ({', '.join(paths)}) and a dot"
+        )
+    overrides = {
+        name: [word.removeprefix(f"{name}.") for word in changes if word.startswith(f"{name}.")] for name in paths
+    }
+    print(f"benchmark: {write({name: load(EvalConfig, path, overrides[name]) for name, path in paths.items()}, out)}")
 
 
 def run(
@@ -137,30 +138,33 @@ def run(
         bool, typer.Option("--plan", help="print what can be decided, the runs and their cost; train nothing")
     ] = False,
     rate: Annotated[
-        MaybeFloat,
+        float | None,
         typer.Option(min=0, max=1, help="with --plan: the baseline's rate (default: as in runs that are done, or 0.5)"),
     ] = None,
     spread: Annotated[
-        MaybeFloat,
+        float | None,
         typer.Option(
             min=0,
             max=1,
             help="with --plan: deviation of seeds' rates (default: as in runs that are done, or by metric)",
         ),
     ] = None,
-    slurm: Annotated[MaybePath, target("write the scripts of a Slurm array to this folder instead")] = None,
-    job: Annotated[MaybeInt, typer.Option(help="do this run alone, counted from 0")] = None,
+    slurm: Annotated[Path | None, target("write the scripts of a Slurm array to this folder instead")] = None,
+    job: Annotated[int | None, typer.Option(help="do this run alone, counted from 0")] = None,
     report_only: Annotated[bool, typer.Option("--report-only", help="report over the runs that are done")] = False,
     partial: Annotated[bool, typer.Option("--partial", help="with --report-only: judge without missing runs")] = False,
 ) -> None:
-    """Run an experiment from training to report, here or as a Slurm array; what is done is skipped."""
+    """Run an experiment from training to report, here or on Slurm, skipping what is done."""
     from remedy.launch.experiment import ExperimentConfig
 
     ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
-    if len(asked := [way for way, given in ways.items() if given]) > 1:
-        raise UserError(f"{asked[0]} and {asked[1]} are two things to do: give one of them")
-    needing = (("--rate", rate is not None, "--plan"), ("--spread", spread is not None, "--plan"))
-    for option, given, needs in (*needing, ("--partial", partial, "--report-only")):
+    if len(ways_given := [way for way, given in ways.items() if given]) > 1:
+        raise UserError(f"{ways_given[0]} and {ways_given[1]} are two things to do: give one of them")
+    for option, given, needs in (
+        ("--rate", rate is not None, "--plan"),
+        ("--spread", spread is not None, "--plan"),
+        ("--partial", partial, "--report-only"),
+    ):
         if given and not ways[needs]:
             raise UserError(f"{option} does nothing without {needs}: add it, or remove {option}")
     settings = load(ExperimentConfig, config, overrides or [])
@@ -171,7 +175,7 @@ def run(
         print_cost(settings, print_plan(settings, config, rate, spread))
         return
     if slurm is None and job is None and not report_only:
-        with owned(Path(settings.output)):  # else it is first said after imports of seconds
+        with owned(Path(settings.output)):  # raises before imports that take seconds
             pass
     from remedy.launch import runner
     from remedy.launch import slurm as scripts
@@ -193,21 +197,24 @@ def harvest(
     ],
     out: Annotated[Path, target("JSONL file for the programs; the same command goes on with it")],
     licences: Annotated[
-        MaybeTexts, typer.Option(help="harvest packages of this licence alone, such as MIT or BSD; once for each")
+        list[str] | None, typer.Option(help="harvest packages of this licence alone, such as MIT or BSD; once for each")
     ] = None,
     against: Annotated[
-        MaybeTexts,
+        list[str] | None,
         typer.Option(help="a benchmark (cruxeval, humaneval) or JSONL file: leave out what is like it; once for each"),
     ] = None,
     calls: Annotated[int, typer.Option(min=1, max=16, help="calls of one function, at most")] = 8,
     seed: Annotated[int, typer.Option(help="seed of the calls that are made up where few were seen")] = 0,
     python: Annotated[
-        MaybeText, typer.Option(help="interpreter that has the packages (default: the one that runs this)")
+        str | None, typer.Option(help="interpreter that has the packages (default: the one that runs this)")
     ] = None,
     workers: Workers = 1,
-    show_duplicates: Annotated[MaybePath, target("JSONL file for what was left out as a duplicate")] = None,
+    show_duplicates: Annotated[Path | None, target("JSONL file for what was left out as a duplicate")] = None,
 ) -> None:
-    """Make programs of packages' functions and of calls seen in their examples and tests, all run in the sandbox."""
+    """Make programs of packages' functions and of calls seen in their examples and tests.
+
+    All are run in the sandbox.
+    """
     from remedy.data_gen.harvest.duplicates import Known
     from remedy.data_gen.harvest.package import Options
     from remedy.data_gen.harvest.run import harvest_all

@@ -1,4 +1,7 @@
-"""Train a model: `python launch/train.py CONFIG [key=value ...]`, or the same under `torchrun` or `deepspeed`."""
+"""Training of a model, also under torchrun or deepspeed.
+
+`python launch/train.py CONFIG [key=value ...]`, or the same under a launcher.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remedy.launch.console import MaybeInt, Overrides, in_words, load_one
+from remedy.launch.console import Overrides, in_words, load_one
 from remedy.owner import owned
 from remedy.processes import end_with_parent, this_process
 
@@ -21,20 +24,20 @@ if TYPE_CHECKING:
     from remedy.train.config import RunConfig
 
 GRACE = 60.0
-"""Seconds that a process has for its last step and checkpoint when what started it is gone."""
+"""Seconds for the last step and checkpoint after the launcher has ended."""
 
 
 def given_programs(config: RunConfig) -> list[str]:
-    """Return what is said of a run's given programs before it begins: how many each split has, and what `untraced` says.
+    """Describe the splits of a run's given programs, and untraced ones.
 
     Raises:
-        ConfigError: there are none to train or to validate on.
+        ConfigError: there are none to train or validate on.
         UserError: as `untraced`.
     """
     from remedy.data_gen.examples import untraced
     from remedy.data_gen.mixture import Mixture
 
-    said: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for data in config.stage_data() if config.train.total_steps and config.shards is None else ():
         for source in Mixture(data, config.mixture).sources:
             task = source.data.task
@@ -42,8 +45,8 @@ def given_programs(config: RunConfig) -> list[str]:
             if config.train.evaluate_every is not None:
                 task.require("validation", 1, "train.evaluate_every")
             if text := task.describe_splits():
-                said |= dict.fromkeys([text, *untraced(task)])
-    return list(said)
+                lines |= dict.fromkeys([text, *untraced(task)])
+    return list(lines)
 
 
 def train(
@@ -52,29 +55,29 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="continue from the last intact checkpoint in the output")
     ] = False,
-    local_rank: Annotated[MaybeInt, typer.Option("--local_rank", hidden=True)] = None,
+    local_rank: Annotated[int | None, typer.Option("--local_rank", hidden=True)] = None,
 ) -> None:
-    """Train a model, as one of the processes that `torchrun` or `deepspeed` started (launch/train.py) or alone."""
+    """Train a model; under `torchrun` or `deepspeed`, start launch/train.py."""
     from remedy.train.config import RunConfig
 
     settings = load_one(RunConfig, config, overrides)
-    # The deepspeed launcher gives a local rank, and asks for DeepSpeed; a section in the configuration still says how.
+    # The deepspeed launcher passes a local rank: it implies DeepSpeed, if the configuration has no section.
     if local_rank is not None and settings.train.deepspeed is None:
         settings = settings.changed({"train.deepspeed": {}})
     if this_process().is_main:
-        with owned(Path(settings.output)):  # else it is first said after imports of seconds
+        with owned(Path(settings.output)):  # raises before imports that take seconds
             pass
         print("".join(f"{line}\n" for line in given_programs(settings)), end="", flush=True)
-    if this_process().world_size > 1:  # a launcher that is killed ends none of its processes
+    if this_process().world_size > 1:  # a killed launcher leaves its processes running
         end_with_parent(os.getppid(), _end)
-    # After the configuration is known to be right: these imports take seconds.
+    # After validation, since these imports take seconds.
     from remedy.train.checkpoints import checkpoints
     from remedy.train.processes import leave
     from remedy.train.run import train as run
     from remedy.train.stacked import train_stacked
 
     runs = settings.runs()
-    if resume and this_process().is_main and not any(checkpoints(Path(one.output)) for one in runs):
+    if resume and this_process().is_main and not any(checkpoints(Path(run_config.output)) for run_config in runs):
         print(f"{settings.output}: no checkpoint to resume from; training begins at step 0", flush=True)
     try:
         with resumable():
@@ -83,25 +86,25 @@ def train(
             else:
                 train_stacked(settings.name, runs, resume)
     except Exception as error:
-        words = in_words(error)
-        if words is None:
+        message = in_words(error)
+        if message is None:
             raise
-        print(f"error: {words}", file=sys.stderr, flush=True)
+        print(f"error: {message}", file=sys.stderr, flush=True)
         leave(2)
     else:
         if this_process().is_main:
-            print("\n".join(f"saved {one.output}" for one in runs))
+            print("\n".join(f"saved {run_config.output}" for run_config in runs))
         leave()
 
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Around a training: one that a signal ends leaves with the status that says so."""
-    from remedy.train.processes import Stopped, leave
+    """Exit with a stopped training's status."""
+    from remedy.train.processes import TrainingStopped, leave
 
     try:
         yield
-    except Stopped as stopped:
+    except TrainingStopped as stopped:
         if this_process().is_main:
             print(f"stopped: {stopped}", file=sys.stderr)
         leave(stopped.status)

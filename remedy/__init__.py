@@ -1,6 +1,6 @@
-"""cwm-remedy: tests mitigations for the failures of code world models.
+"""Toolkit that tests mitigations for the failures of code world models.
 
-The names below are what a notebook starts from. Each is imported at its first use, so that `import remedy` stays quick.
+These names, for notebooks, are imported at their first use: `import remedy` stays quick.
 
     >>> from remedy import DataConfig, examples, spans_text
     >>> data = DataConfig.model_validate({"task": {"kind": "permutation", "length": 4}, "format": "repl"})
@@ -67,11 +67,11 @@ except PackageNotFoundError:  # a checkout that is not installed
 
 
 def __getattr__(name: str) -> Any:
-    """Import one of the names above at its first use (PEP 562)."""
+    """Import a public name at its first use (PEP 562)."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    own = _RENAMED.get(name, name)
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), own)
+    original = _RENAMED.get(name, name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), original)
     return value
 
 

@@ -1,6 +1,6 @@
-"""Files that detect damage: JSON with a digest inside, Parquet with page checksums.
+"""JSON and Parquet files that detect damage by digests and page checksums.
 
-Each holds its name, and a table its owner. `cure`: what a user should do about damage.
+They hold their file names, and a table its owner. `cure`: advice on damage.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from remedy.settings import UserError
 
 DIGEST_KEY = "digest"
 MOST_BYTES = 1 << 28
-"""Bytes of a JSON file that is read."""
+"""The most bytes of a JSON file that is read."""
 _OWNER, _FILE = b"remedy.owner", b"remedy.file"
 
 
 class DamagedFile(UserError):
-    """A file that is missing, cannot be read or is not what was written."""
+    """A missing, unreadable or altered file."""
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an object, a digest of it and of the file's name, atomically."""
+    """Write an object with a digest, atomically."""
     text = json.dumps({**content, DIGEST_KEY: _json_digest(path, content)}, indent=1)
     write_text(path, text)
 
 
 def read_json(path: Path, cure: str, form: Any = dict[str, Any]) -> dict[str, Any]:
-    """Read an object of the type `form` that `write_json` wrote.
+    """Read an object of type `form` that `write_json` wrote.
 
     Raises:
         DamagedFile: with the `cure`.
@@ -56,7 +56,7 @@ def read_json(path: Path, cure: str, form: Any = dict[str, Any]) -> dict[str, An
 
 
 def write_table(path: Path, table: pa.Table, owner: str) -> None:
-    """Write Parquet atomically. `owner`: what the file is a part of."""
+    """Write a Parquet table atomically, marked with its owner."""
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), _OWNER: owner, _FILE: path.name})
     replace_file(path, lambda partial: pq.write_table(table, partial, compression="zstd", write_page_checksum=True))
 
@@ -68,13 +68,13 @@ def read_table(
     columns: Sequence[str] | None = None,
     check: Callable[[pq.FileMetaData], None] | None = None,
 ) -> pa.Table:
-    """Read a table that `write_table` wrote under this name, and check its pages.
+    """Read a table that `write_table` wrote, and check its pages.
 
-    `columns`: [] reads the footer alone. `check`: refuses a footer by a ValueError; with it, texts stay dictionaries,
-    no larger than the footer says.
+    `columns`: [] reads the footer alone. `check` refuses a footer by a ValueError; with it, texts stay dictionaries, no
+    larger than the footer says.
 
     Raises:
-        DamagedFile: with the `cure`; also for another owner's file.
+        DamagedFile: with the `cure`; also for another owner or name.
     """
     with damage_named(path, cure):
         metadata = pq.read_metadata(readable(path))  # first and alone: a damaged file may claim gigabytes
@@ -95,10 +95,10 @@ def read_table(
 
 
 def check_columns(schema: pa.Schema, wanted: Mapping[str, str], others: str = ".*") -> None:
-    """Check the types of columns by regular expressions; `missing` matches no column.
+    """Check column types by regular expressions; `missing` matches no column.
 
     Raises:
-        ValueError: with the first column that differs.
+        ValueError: names the first column that differs.
     """
     types = {field.name: str(field.type) for field in schema}
     for name in dict.fromkeys([*wanted, *types]):
@@ -108,7 +108,7 @@ def check_columns(schema: pa.Schema, wanted: Mapping[str, str], others: str = ".
 
 
 def foreign_table(folder: Path, owner: str) -> Path | None:
-    """Find a table in a folder that `owner` does not own."""
+    """Find a table in a folder that another owner wrote."""
     for path in sorted(folder.glob("*.parquet")):
         with contextlib.suppress(pa.ArrowException, OSError, ValueError):  # an unreadable table belongs to nobody
             if (pq.read_schema(readable(path)).metadata or {}).get(_OWNER) != owner.encode():

@@ -1,4 +1,4 @@
-"""Atomic writing, and bounded reading of files that strangers may have made."""
+"""Atomic writing, and bounded reading of files from strangers."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Folder = Annotated[str, AfterValidator(_not_empty)]
 
 
 def file_name(name: str) -> str:
-    """Make a file name that no shell asks to quote.
+    """Make a file name of at most 100 characters without shell syntax.
 
-    `characters,seed=1` becomes `characters-seed-1`. At most 100 characters.
+    `characters,seed=1` becomes `characters-seed-1`.
     """
     plain = re.sub(r"[^\w.+]+", "-", name).strip("-.")
     if len(plain) <= LONGEST_NAME:
@@ -59,11 +59,11 @@ def readable(path: Path, most_bytes: int = 1 << 40) -> Path:
 
 
 def read_text(path: Path, most_bytes: int, encoding: str = "utf-8") -> str:
-    """Return the text of a `readable` file.
+    """Read a plain file's text.
 
     Raises:
         OSError: as `readable`.
-        UnicodeDecodeError: it is no text in this encoding.
+        UnicodeDecodeError: it is not in this encoding.
     """
     with readable(path, most_bytes).open(encoding=encoding) as file:
         return file.read(os.fstat(file.fileno()).st_size)  # bounded: files of /proc claim 0 bytes, and some never end
@@ -73,7 +73,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Let `write` make the file under a hidden name, then move it into place.
 
     Raises:
-        OSError: about `path`; an earlier file stays.
+        OSError: names `path`; an earlier file stays.
     """
     # In the same folder, since only a move within a file system is atomic. Host and process are for `clear_partials`.
     partial = path.with_name(f".{path.name[:40]}.{_HOST}.{os.getpid()}.partial")
@@ -94,7 +94,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise the block's OSErrors as errors about `path`, not a hidden file."""
+    """Make the block's OSErrors name `path`, not a hidden file."""
     try:
         yield
     except OSError as error:

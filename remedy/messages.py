@@ -1,4 +1,4 @@
-"""Values and names as messages repeat them: short, on one line."""
+"""Values and names in messages: short, on one line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 MOST_CHARACTERS = 80
-"""Characters of a value that a message repeats."""
+"""The most characters of a value in a message."""
 MOST_OF_LINE = 600
-"""Characters of a message's line."""
+"""The most characters of a message's line."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories of invisible characters that may act: controls (ANSI escapes), direction marks, surrogates, separators."""
 _NAMES = 40
-"""Valid names that a message lists."""
+"""The most valid names in a message."""
 
 _repr = reprlib.Repr()
 _repr.maxlevel = 4
@@ -48,30 +48,25 @@ def escaped(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c in keep or unicodedata.category(c) not in _HIDDEN else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return "".join(c if c in keep or unicodedata.category(c) not in _HIDDEN else ascii(c)[1:-1] for c in text)
 
 
 def as_markdown(text: str) -> str:
-    """Escape a text: in Markdown no tag, link or image acts."""
+    """Escape Markdown tags, links and images."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escaped(text, "\n")).replace("](", "]\\(")
 
 
 def one_line(text: str, most: int = MOST_OF_LINE) -> str:
-    """Put a text on one bounded line, without control characters."""
+    """Put a text on one bounded line without control characters."""
     # Cut first: a stranger's text may be of any length.
     return cut(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()), most)
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:
-    """Suggest a near valid name, or list the valid names."""
+    """Suggest the nearest valid name, or list the valid names."""
     names = list(valid)
     matches = difflib.get_close_matches(name[:MOST_CHARACTERS], names, n=1, cutoff=0.6)
     if matches:
         return f"did you mean {matches[0]!r}?"
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"valid here: {', '.join(names[:_NAMES])}{more}"
+    remainder = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"valid here: {', '.join(names[:_NAMES])}{remainder}"

@@ -16,7 +16,7 @@ _PLAIN = {
 }
 """Messages by pydantic's error type, in YAML's words."""
 DEEP = 2
-"""Levels of sections below in which a meant key is sought."""
+"""Levels of nested sections that are searched for a key."""
 _OTHERS = {
     "learning_rate": "lr max_lr peak_lr",
     "batch_size": "bs batch train_batch_size per_device_train_batch_size global_batch_size",
@@ -51,14 +51,16 @@ _OTHERS = {
     "path": "file data_path dataset dataset_path",
     "wandb": "use_wandb report_to",
 }
-"""Settings with the names that other tools have for them."""
+"""Other tools' names of settings."""
 
 
 def suggest_key(name: str, settings: type[BaseModel]) -> str:
-    """Suggest a key here or in sections below, also by other tools' names."""
-    names = dict.fromkeys([name, *(own for own, others in _OTHERS.items() if name.lower() in others.split())])
-    below = list(_keys(settings, DEEP))
-    keys = [key for wanted in names for key in below if key.rpartition(".")[2] == wanted]
+    """Suggest a key here or in nested sections, also by other tools' names."""
+    names = dict.fromkeys(
+        [name, *(key_of_setting for key_of_setting, others in _OTHERS.items() if name.lower() in others.split())]
+    )
+    nested = list(_keys(settings, DEEP))
+    keys = [key for candidate in names for key in nested if key.rpartition(".")[2] == candidate]
     if keys:
         shortest = min(key.count(".") for key in keys)
         nearest = dict.fromkeys(key for key in keys if key.count(".") == shortest)
@@ -75,7 +77,6 @@ def _keys(settings: type[BaseModel], depth: int, prefix: str = "") -> Iterator[s
 
 
 def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
-    """Yield the settings classes in types and in registries."""
     for annotation in types:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             yield annotation
@@ -88,17 +89,17 @@ def _sections(types: Iterable[Any]) -> Iterator[type[BaseModel]]:
 
 
 def unknown_keys(hints: Mapping[str, str]) -> PydanticCustomError:
-    """Make a validator's error for unknown keys. `hints`: what to do, by key."""
+    """Make a validator's error for unknown keys, with `hints` by key."""
     says = "; ".join(_unknown([], key, hint) for key, hint in hints.items())
     return PydanticCustomError("unknown_keys", "{says}", {"says": says, "hints": dict(hints)})
 
 
 def explain(data: Any, details: Sequence[ErrorDetails]) -> Iterator[str]:
-    """Write pydantic's errors: a line for each place and each unknown key."""
+    """Write pydantic's errors, a line for each place and unknown key."""
     by_place: dict[tuple[str, ...], list[ErrorDetails]] = {}
     for detail in details:
         by_place.setdefault(tuple(place_of(data, detail)), []).append(detail)
-    # A mistake inside a section makes pydantic complain of the section too: only the innermost place is told.
+    # pydantic reports a mistake inside a section for the section too: only the innermost is explained.
     outer = {path[:end] for path in by_place for end in range(len(path))}
     for path, errors in by_place.items():
         if path not in outer:
@@ -130,7 +131,7 @@ def _unknown(path: Sequence[str], name: str, hint: str) -> str:
 
 
 def place_of(data: Any, detail: ErrorDetails) -> list[str]:
-    """Return a mistake's path as the user writes it, without pydantic's union branches."""
+    """Return a mistake's path as users write it, without pydantic's union branches."""
     path: list[str] = []
     for part in detail["loc"]:
         in_list = isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)

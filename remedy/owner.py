@@ -1,6 +1,6 @@
-"""Locks on folders, so that one process alone writes into each.
+"""Folder locks (`flock`), so that one process alone writes.
 
-The system's (`flock`): a lock ends with its process, however that ends, and on NFS holds between machines.
+A lock ends with its process, and on NFS holds between machines.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 @contextlib.contextmanager
 def owned(folder: Path, part: str = "") -> Iterator[None]:
-    """Hold a folder, or a `part` of the work in it, as its only writer.
+    """Lock a folder, or a `part` of the work in it, for one writer.
 
     Raises:
-        UserError: another process holds it, or its file system has no locks.
-        OSError: it cannot be made or written to.
+        UserError: another process holds it, or the file system has no locks.
+        OSError: the folder cannot be made or written to.
     """
     path = folder / (FILE + part)
     lock = FileLock(path, blocking=False, fallback_to_soft=False)
@@ -52,7 +52,6 @@ def owned(folder: Path, part: str = "") -> Iterator[None]:
 
 
 def _acquire(lock: FileLock, path: Path) -> None:
-    """Lock the file and write this process's name into it."""
     try:
         lock.acquire()
     except Timeout:
@@ -69,5 +68,5 @@ def _acquire(lock: FileLock, path: Path) -> None:
             f"{path.parent}: its file system gives no lock ({error.strerror}), without which two processes could write there at "
             "once: choose a folder on a local disk, or have it mounted with locks (Lustre: mount -o flock)"
         ) from None
-    words = cut(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), 200)
-    path.write_text(f"process {os.getpid()} on {socket.gethostname()} ({words})", errors="replace")
+    command = cut(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]), 200)
+    path.write_text(f"process {os.getpid()} on {socket.gethostname()} ({command})", errors="replace")

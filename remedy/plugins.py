@@ -1,7 +1,7 @@
-"""Plug-ins: a user's modules that register tasks, mixers, formats and other choices.
+"""Plug-ins: user modules that register tasks, mixers, formats and others.
 
-`plugins` in configurations and `--plugin` name them; installed packages have entry points, imported at the first
-unknown name. They run with the user's rights, so those that stored settings name are only told of in errors.
+`plugins` in configurations and `--plugin` name them. Entry points of installed packages are imported at the first
+unknown name. Plug-ins have the user's rights, so errors only name those of stored settings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 GROUP = "remedy.plugins"
 _TO_CHILDREN = "REMEDY_PLUGINS"
-"""The environment variable by which child processes import the same."""
+"""The environment variable that names plug-ins for child processes."""
 _loaded: dict[str, str] = {}
 """Imported plug-ins, each with the digest of its sources."""
 _of_command_line: list[str] = []
@@ -35,7 +35,7 @@ class PluginError(Exception):
 
 
 def load_plugin(name: str) -> str:
-    """Import a module, or a file or folder; return its lasting name.
+    """Import a module, file or folder; return its lasting name.
 
     Raises:
         PluginError: it cannot be imported, or another has its name.
@@ -59,7 +59,7 @@ def load_plugin(name: str) -> str:
 
 
 def ask_for_plugins(names: Iterable[str]) -> None:
-    """Import a command line's plug-ins, which all its configurations share.
+    """Import the command line's plug-ins.
 
     Raises:
         PluginError: as `load_plugin`.
@@ -78,29 +78,29 @@ def note_plugins(names: Any, path: Path) -> None:
 
 
 def missing_plugins() -> str:
-    """Write the end of an error: stored plug-ins that were not imported."""
+    """Write an error's end: stored plug-ins that are not imported."""
     missing = [name for name in _of_stored_settings if _loaded.keys().isdisjoint((name, Path(name).stem))]
     options = " ".join(f"--plugin {name!r}" for name in missing)
     return options and f"; {_of_stored_settings[missing[0]]} names plug-ins: give {options} if you trust them"
 
 
 def load_known_plugins() -> bool:
-    """Import installed packages' and the parent process's plug-ins; return if any were new.
+    """Import installed packages' and the parent's plug-ins; say if any were new.
 
     Raises:
         PluginError: one cannot be imported.
     """
-    before = len(_loaded)
+    count = len(_loaded)
     for name in json.loads(os.environ.get(_TO_CHILDREN, "[]")):
         load_plugin(name)
     for point in entry_points(group=GROUP):
         if point.module not in _loaded:
             _import(point.module, None, f"{point.module}{f', of package {point.dist.name},' if point.dist else ''}")
-    return len(_loaded) > before
+    return len(_loaded) > count
 
 
 def plugins_section() -> dict[str, dict[str, str]]:
-    """Return `plugins` with digests of their sources, for outputs."""
+    """Return an output's `plugins`, with digests of their sources."""
     return {"plugins": dict(sorted(_loaded.items()))} if _loaded else {}
 
 
@@ -125,7 +125,6 @@ def _is_at(origin: str | None, path: Path) -> bool:
 
 
 def _digest(module: ModuleType) -> str:
-    """Hash the sources of a module's package, or its file and helpers."""
     top = sys.modules[module.__name__.split(".")[0]]
     file = Path(top.__file__ or module.__file__ or "")
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else _with_helpers(file)
@@ -147,13 +146,12 @@ def _with_helpers(file: Path) -> list[Path]:
                     imported = [name]
                 case _:
                     continue
-            beside = (file.with_name(f"{name.partition('.')[0]}.py") for name in imported)
-            files += [helper for helper in beside if helper not in files and helper.is_file()]
+            candidates = (file.with_name(f"{name.partition('.')[0]}.py") for name in imported)
+            files += [helper for helper in candidates if helper not in files and helper.is_file()]
     return files
 
 
 def _parsed(file: Path) -> ast.AST:
-    """Parse a source; what is no Python is empty."""
     try:
         return ast.parse(file.read_bytes() if file.suffix == ".py" else b"")
     except (SyntaxError, ValueError, RecursionError):

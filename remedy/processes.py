@@ -1,4 +1,4 @@
-"""Processes: this one's rank, and child processes that import nothing from the working folder."""
+"""Process ranks, and child processes that ignore the working folder's modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remedy.messages import one_line
 from remedy.settings import ConfigError, UserError
 
 SAFE_PATH = "-P"
-"""The option that keeps the working folder, where a stranger's `json.py` may lie, off the search path."""
+"""The option that removes the working folder, which may hold a stranger's `json.py`, from the search path."""
 # multiprocessing starts workers, fork server and resource tracker by `python -c`, which searches the working folder
 # first, and sends the parent's search path later. This private function gives the options of all three (CPython 3.11
 # to 3.13).
@@ -28,14 +28,14 @@ _inherited = subprocess._args_from_interpreter_flags  # type: ignore[attr-define
 multiprocessing.util._args_from_interpreter_flags = lambda: [*_inherited(), SAFE_PATH]  # type: ignore[attr-defined]
 
 
-def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
-    """Return what a short program prints in an isolated interpreter, in an empty folder.
+def ask(interpreter: str, code: str, *arguments: str, given: str = "") -> str:
+    """Return a short program's output, run isolated in an empty folder.
 
     Raises:
         ConfigError: it prints nothing or fails.
     """
     with tempfile.TemporaryDirectory() as folder:
-        command = [interpreter, "-I", "-c", code, *words]
+        command = [interpreter, "-I", "-c", code, *arguments]
         finished = subprocess.run(
             command, cwd=folder, input=given, capture_output=True, text=True, errors="replace", timeout=60
         )
@@ -46,18 +46,25 @@ def ask(interpreter: str, code: str, *words: str, given: str = "") -> str:
     return finished.stdout
 
 
-def own_command(code: str, *words: str) -> list[str]:
-    """Return a command that runs code with this process's interpreter and search path."""
-    return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *words]
+def own_command(code: str, *arguments: str) -> list[str]:
+    """Return a command that runs code with this interpreter and search path."""
+    return [sys.executable, SAFE_PATH, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *arguments]
 
 
-def module_command(module: str, *words: str) -> list[str]:
-    """Return a command like `python -m`, with this process's search path."""
-    return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *words)
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return a command like `python -m` with this process's search path."""
+    return own_command(f"from runpy import run_module; run_module({module!r}, None, '__main__', True)", *arguments)
+
+
+def redirect_output(path: str | os.PathLike[str]) -> None:
+    """Write this process's output and errors to a file from now on."""
+    with open(path, "wb") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
 
 
 class Process(NamedTuple):
-    """One process of a run; ranks over all machines and on its own."""
+    """One process of a run, with its ranks over all machines and locally."""
 
     rank: int
     local_rank: int
@@ -65,12 +72,12 @@ class Process(NamedTuple):
 
     @property
     def is_main(self) -> bool:
-        """The process that writes for all."""
+        """Say if this process writes for all."""
         return self.rank == 0
 
 
 def this_process() -> Process:
-    """Read this process's ranks from torchrun's variables, or be alone.
+    """Read this process's ranks from torchrun's variables, if any.
 
     Raises:
         UserError: they are incomplete or contradict each other.
@@ -99,7 +106,7 @@ def neighbours() -> int:
 def end_with_parent(parent: int, end: Callable[[], object]) -> None:
     """Call `end` in a thread once the parent has ended."""
 
-    # Polls, since Linux's signal for it (PR_SET_PDEATHSIG) comes already when the parent's *thread* ends.
+    # Polls, since Linux's PR_SET_PDEATHSIG already signals the end of the parent's *thread*.
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
@@ -109,18 +116,20 @@ def end_with_parent(parent: int, end: Callable[[], object]) -> None:
 
 
 @contextlib.contextmanager
-def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterator[ProcessPoolExecutor]:
-    """Start processes that call `begin(*given)` first, and end with this one.
+def worker_pool(workers: int, begin: Callable[..., None], *arguments: Any) -> Iterator[ProcessPoolExecutor]:
+    """Start processes that call `begin(*given)` first and end with this one.
 
     Raises:
-        UserError: one was killed.
+        UserError: a process was killed.
     """
     context = multiprocessing.get_context("spawn")
     try:
-        with ProcessPoolExecutor(workers, context, initializer=_start, initargs=(os.getpid(), begin, given)) as pool:
+        with ProcessPoolExecutor(
+            workers, context, initializer=_start, initargs=(os.getpid(), begin, arguments)
+        ) as pool:
             try:
                 yield pool
-            finally:  # after an error or interrupt, only what is begun is finished
+            finally:  # after an error or interrupt, only started work is finished
                 pool.shutdown(cancel_futures=True)
     except BrokenProcessPool:
         raise UserError(
@@ -129,8 +138,8 @@ def worker_pool(workers: int, begin: Callable[..., None], *given: Any) -> Iterat
         ) from None
 
 
-def _start(parent: int, begin: Callable[..., None], given: tuple[Any, ...]) -> None:
-    # A terminal interrupts workers too: they ignore it, so that the parent can let them finish what is begun.
+def _start(parent: int, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    # A terminal interrupts workers too. They ignore it, so that the parent can let them finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent, lambda: os._exit(1))
-    begin(*given)
+    begin(*arguments)

@@ -1,4 +1,4 @@
-"""Registries: choices that a configuration makes by name."""
+"""Registries of choices by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Choices by name; an unknown one suggests the nearest. `what`: their noun."""
+    """Choices by name; an unknown name suggests the nearest. `what` is their noun."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # typing hashes what an Annotated holds
 
@@ -29,7 +29,7 @@ class Registry(dict[str, T]):
         """Return a decorator that adds a choice.
 
         Raises:
-            ValueError: the name is taken by something else.
+            ValueError: another choice has the name.
         """
 
         def add(choice: T) -> T:
@@ -49,7 +49,7 @@ class Registry(dict[str, T]):
         raise ConfigError(f"unknown {self.what} {shown(name)}; {suggest(name, self)}{missing_plugins()}")
 
     def find(self, name: str) -> T | None:
-        """Return the choice; None if unknown, as in another machine's records."""
+        """Return the choice, or None if unknown, as in another machine's records."""
         try:
             return self[name]
         except ConfigError:
@@ -59,7 +59,7 @@ class Registry(dict[str, T]):
         """Return the name if it is registered.
 
         Raises:
-            ValueError: suggests the nearest.
+            ValueError: suggests the nearest name.
         """
         try:
             self[name]
@@ -70,7 +70,7 @@ class Registry(dict[str, T]):
 
 @dataclass(frozen=True, kw_only=True)
 class OneOf(AfterValidator):
-    """A validator of names that must be registered: `Annotated[str, one_of(ENCODINGS)]`."""
+    """Validator of registered names: `Annotated[str, one_of(ENCODINGS)]`."""
 
     registry: Registry[Any]
 
@@ -81,7 +81,7 @@ def one_of(registry: Registry[Any]) -> OneOf:
 
 @dataclass(frozen=True, kw_only=True)
 class ByKind(BeforeValidator):
-    """A validator of sections whose class their `kind` chooses: `Annotated[Task, SerializeAsAny(), by_kind(TASKS)]`."""
+    """Validator of sections by `kind`: `Annotated[Task, SerializeAsAny(), by_kind(TASKS)]`."""
 
     registry: Registry[Any]
 
@@ -103,7 +103,6 @@ def by_kind(registry: Registry[Any], default: str | None = None) -> ByKind:
 
 
 def _refuse_keys_of_others(registry: Registry[Any], kind: str, value: Mapping[str, Any]) -> None:
-    """Refuse keys of other kinds: the user may have changed the kind alone."""
     hints = {}
     for key in value:
         having = [other for other, settings in registry.items() if key in settings.model_fields]

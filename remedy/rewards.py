@@ -1,6 +1,6 @@
-"""Rewards for reinforcement learning on traces, in the form of TRL's `reward_funcs`.
+"""Rewards for reinforcement learning on traces, as TRL's `reward_funcs`.
 
-Model output is data, never run.
+Model output is never run.
 
     >>> reward = TraceReward(tokenizer, parts={"prefix": 1.0, "answer": 1.0})
     >>> GRPOTrainer(model, reward_funcs=reward, train_dataset=dataset(load(RunConfig, "mine.yaml").data, 1000), ...)
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BATCH = 100
-"""Examples that are made at a time."""
+"""Examples made at a time."""
 PARTS: dict[str, Callable[[TraceScore], float]] = {
     "prefix": lambda score: score.prefix,
     "answer": lambda score: float(score.right),
     "format": lambda score: float(score.valid),
     "whole": lambda score: float(score.first_wrong is None),
 }
-"""Parts of a reward, each from 0 to 1: the share of frames before the first wrong one (one after the true end is wrong too), a right
-answer, a text that parses as a trace to its end, and the true trace with nothing after it."""
+"""Parts of a reward, each from 0 to 1. `prefix`: the share of frames before the first wrong one, or one after the true end. `format`:
+the text parses as a trace to its end. `whole`: the true trace with nothing after it."""
 
 
 class TraceReward:
-    """The weighted mean of `PARTS`; None where a row has no trace."""
+    """Weighted mean of `PARTS`; None for a row without a trace."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, format: str = "cwm", parts: Mapping[str, float] | None = None
     ) -> None:
-        """Take the weights of `parts`, by default of `prefix` alone.
+        """Take the weights of `parts`, by default `prefix` alone.
 
         Raises:
-            UserError: an unknown part, a weight that is not positive, a format without text, or a tokenizer without its special
-                tokens.
+            UserError: an unknown part, a weight that is not positive, a format without text, or a tokenizer without
+                special tokens.
         """
         self.parts = dict(parts or {"prefix": 1.0})
         for name, weight in self.parts.items():
@@ -60,8 +60,8 @@ class TraceReward:
         if self.form.one_token:
             raise UserError(f"format: {format} has no text to read: take another")
         self.tokenizer = tokenizer
-        known = tokenizer.get_vocab()
-        self._special = {known[special.value]: special for special in Special if special.value in known}
+        vocabulary = tokenizer.get_vocab()
+        self._special = {vocabulary[special.value]: special for special in Special if special.value in vocabulary}
         needed = (Special.FRAME_SEP, Special.END_OF_TEXT) if self.form.closes_frames else (Special.END_OF_TEXT,)
         if lacking := [special.value for special in needed if special not in self._special.values()]:
             raise UserError(
@@ -78,7 +78,7 @@ class TraceReward:
         answer_frames: Sequence[Sequence[int]],
         **columns: Any,
     ) -> list[float | None]:
-        """Reward completions by token ids: TRL strips special tokens from texts.
+        """Reward completions by token ids, since TRL strips special tokens from texts.
 
         Raises:
             ValueError: a true trace does not parse, or the lists differ in length.
@@ -96,7 +96,7 @@ class TraceReward:
         return sum(weight * PARTS[name](score) for name, weight in self.parts.items()) / sum(self.parts.values())
 
     def _pieces(self, ids: Sequence[int]) -> list[Piece]:
-        """Split ids into texts and special tokens, to the first end of text."""
+        """Split ids into texts and special tokens, to the first end."""
         parsed: list[Piece] = []
         text: list[int] = []
         for token in [*ids, None]:  # None: the end, at which the last text is decoded
@@ -118,11 +118,11 @@ def dataset(data: DataConfig, count: int, split: str = "train", streaming: bool 
     """Make a dataset of the first examples of a split.
 
     Columns: `prompt` and `trace` (special tokens spelled out), `answer`, `answer_frames` (counted from the end),
-    `index`, `program`. Left out: programs without a whole trace, or that spell a special token. `streaming`: makes rows
-    when read.
+    `index`, `program`. Programs without a whole trace, or that spell a special token, are left out. `streaming` makes
+    rows when read.
 
     Raises:
-        UserError: the answer is asked for without a trace, or programs are too few (if streamed, when read).
+        UserError: the data has answers without traces, or too few programs (if streamed, when read).
     """
     if data.reveal.answer_only:
         raise UserError("reveal.answer_only: leaves no trace to pay for: remove it")

@@ -1,7 +1,7 @@
 """Random numbers as a pure function of (seed, stream, index, attempt, position).
 
-SplitMix64's finaliser (Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) on a Weyl
-sequence, for NumPy arrays and integers alike.
+The generator is SplitMix64's finaliser (Steele, Lea & Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
+2014) on a Weyl sequence, for NumPy arrays and integers alike.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ T = TypeVar("T")
 U64 = npt.NDArray[np.uint64]
 
 ORDER = 1 << 32
-"""The stream of orders. Smaller numbers are streams of splits."""
+"""The stream of orders; smaller numbers are those of splits."""
 WINDOW = ORDER + 1
-"""The stream of windows on examples."""
+"""The stream of examples' windows."""
 FIRST_LINE = ORDER + 2
-"""The stream of the numbers of programs' first lines."""
+"""The stream of first line numbers."""
 MARKS = ORDER + 3
 """The stream of marked lines."""
 PAIRS = ORDER + 4
@@ -42,7 +42,7 @@ def mix(z: int) -> int:
 
 
 def mix_array(z: U64) -> U64:
-    """Apply `mix` elementwise; returns a new array."""
+    """Apply `mix` elementwise to a copy."""
     z = z ^ (z >> np.uint64(30))
     z *= np.uint64(_M1)
     z ^= z >> np.uint64(27)
@@ -57,25 +57,25 @@ def _stream_key(seed: int, stream: int) -> int:
 
 
 def key(seed: int, stream: int, index: int, attempt: int = 0) -> int:
-    """Derive the key of one example's attempt. `stream`: its split's, or one above."""
+    """Derive the key of an example's attempt, in a split's or other stream."""
     return mix(mix(_stream_key(seed, stream) + (index + 1) * _GOLDEN) + attempt * _GOLDEN)
 
 
 def keys(seed: int, stream: int, indices: npt.NDArray[np.int64], attempt: int = 0) -> U64:
-    """Derive `key` for indices (B,)."""
+    """Derive the keys (B,) of indices (B,), as `key` does."""
     base = np.uint64(_stream_key(seed, stream))
     inner = mix_array((indices.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + base)
     return mix_array(inner + np.uint64((attempt * _GOLDEN) & _MASK))
 
 
 def permutation(seed: int, count: int) -> npt.NDArray[np.int64]:
-    """Order 0 to count - 1 by the seed; seed 0 keeps the order."""
+    """Order 0 to count - 1 at random; seed 0 keeps the order."""
     numbers = np.arange(count, dtype=np.int64)
     return np.argsort(keys(seed, ORDER, numbers), kind="stable") if seed else numbers
 
 
 def bits(key: int, position: int) -> int:
-    """Return the 64 random bits of one position."""
+    """Return 64 random bits."""
     return mix(key + (position + 1) * _GOLDEN)
 
 
@@ -91,7 +91,6 @@ def below(random_bits: int, n: int) -> int:
 
 
 def below_array(random_bits: U64, n: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Apply `below` elementwise."""
     return (((random_bits >> np.uint64(32)) * np.asarray(n, np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
@@ -103,7 +102,7 @@ class Draws:
         self.position = 0
 
     def integer(self, low: int, high: int) -> int:
-        """Draw from low to high, both included."""
+        """Draw an integer from low to high, both included."""
         value = below(bits(self.key, self.position), high - low + 1)
         self.position += 1
         return low + value
@@ -112,5 +111,4 @@ class Draws:
         return options[self.integer(0, len(options) - 1)]
 
     def text(self, alphabet: str, low: int, high: int) -> str:
-        """Draw a string of low to high characters."""
         return "".join(self.choice(alphabet) for _ in range(self.integer(low, high)))

@@ -1,8 +1,8 @@
-"""Settings: typed configuration from YAML, and the one way to change it.
+"""Typed settings from YAML, and the one way to change them.
 
-What a user names is trusted, and its plug-ins imported (`load`, `resolve`). Settings stored with a model or results are
-data (`read_stored`, `load_stored`). The string below a field describes it in `--help` and docs/config.md. Changes have
-the form `{"reveal.spacing": 4}`. All raise ConfigError for mistakes.
+Files that a user names are trusted, and their plug-ins imported (`load`, `resolve`); stored settings are data
+(`read_stored`, `load_stored`). The string below a field describes it in `--help` and docs/config.md. Changes have the
+form `{"reveal.spacing": 4}`. Mistakes raise ConfigError.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from remedy.plugins import PluginError, asked_plugins, load_plugin, note_plugins
 S = TypeVar("S", bound="Settings")
 ABSENT = object()
 MOST_STORED = 1 << 17
-"""Bytes of stored settings that are read: PyYAML takes half a minute for a MiB."""
+"""The most bytes of stored settings: PyYAML takes half a minute for a MiB."""
 _NAMES_BEFORE = {"set": 0, "grid": 0, "runs": 1, "evaluate_runs": 1}
 """Sections whose keys are dotted keys of other settings, with the number of names before these (`runs.NAME.train.seed`: 1)."""
 
 
 class UserError(Exception):
-    """A mistake that the user can correct: one message, exit status 2."""
+    """Mistake that the user can correct: one message, exit status 2."""
 
 
 class ConfigError(UserError):
-    """A configuration that does not validate; the message names file, key and value.
+    """Configuration that does not validate; the message names file, key and value.
 
-    `keys`: those that it is about. `idle`: messages by keys whose values do nothing.
+    `keys`: those at fault. `idle`: messages by keys that do nothing.
     """
 
     def __init__(self, message: str, keys: Iterable[str] = (), idle: Mapping[str, str] | None = None) -> None:
@@ -47,7 +47,7 @@ class ConfigError(UserError):
 
 
 class Settings(BaseModel):
-    """The base of all settings: frozen, and closed to unknown keys."""
+    """Base of all settings: frozen, and closed to unknown keys."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -66,10 +66,10 @@ class Settings(BaseModel):
         return value
 
     def refuse_idle(self, idle: Mapping[str, str]) -> None:
-        """Refuse values other than defaults that do nothing here. `idle`: reasons by dotted key.
+        """Refuse non-default values that do nothing here; `idle` has reasons by dotted key.
 
         Raises:
-            ValueError: says to remove one.
+            ValueError: says to remove the first.
         """
         refusals: dict[str, str] = {}
         for key, reason in idle.items():
@@ -87,12 +87,12 @@ class Settings(BaseModel):
             raise PydanticCustomError("idle", "{says}", {"says": next(iter(refusals.values())), "idle": refusals})
 
     def changed(self: S, changes: Mapping[str, Any], where: str = "") -> S:
-        """Return these settings with `{"a.b.0.c": value}` applied; a section is replaced whole."""
+        """Return these settings with `{"a.b.0.c": value}` applied; sections are replaced whole."""
         return build(type(self), apply_changes(self.model_dump(), changes, where), where) if changes else self
 
 
 class Configuration(Settings):
-    """The base of settings that a whole YAML file holds."""
+    """Base of settings that a whole YAML file holds."""
 
     plugins: tuple[str, ...] = ()
     """Modules, or paths of modules, that register tasks, mixers or diagnostics of your own (`@TASKS.register("mine")`), imported
@@ -100,20 +100,20 @@ class Configuration(Settings):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, but no key may stand twice."""
+    """PyYAML's safe loader that refuses duplicate keys."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node: Any = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
+            if key.value in keys:
                 raise ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
-            seen.add(key.value)
+            keys.add(key.value)
         return node
 
 
 class _StoredLoader(_Loader):
-    """A loader without aliases: a few lines of them can fill the memory."""
+    """Loader without aliases, of which a few lines can fill the memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -123,7 +123,7 @@ class _StoredLoader(_Loader):
 
 
 def load(model: type[S], path: str | Path, overrides: Sequence[str] = ()) -> S:
-    """Read a user's YAML file with its plug-ins, apply `a.b=value` overrides, and validate."""
+    """Read a user's YAML file with overrides, import its plug-ins, and validate."""
     return resolve(model, read_yaml(Path(path)), parse_overrides(overrides), str(path), "override")[0]
 
 
@@ -135,10 +135,10 @@ def load_stored(model: type[S], path: Path) -> S:
 def resolve(
     model: type[S], data: Mapping[str, Any], changes: Mapping[str, Any], where: str, of_changes: str = ""
 ) -> tuple[S, dict[str, str]]:
-    """Validate what a user wrote, with changes; return also keys left out, with messages.
+    """Validate a user's settings with changes; also return messages by dropped keys.
 
-    A change to null removes a key whose setting has no null. `of_changes`: their name in messages; if empty, several
-    share `data`, and its idle keys are left out.
+    A change to null drops a key whose setting cannot be null. `of_changes` names the changes in messages; if empty,
+    several runs share `data`, and its idle keys are dropped.
     """
     settings = apply_changes(data, changes, of_changes or where)
     plugins = dict.fromkeys([*_import_plugins(settings, where), *asked_plugins()])
@@ -146,7 +146,7 @@ def resolve(
         settings["plugins"] = list(plugins)
     changed_keys = tuple(f"{key}." for key in changes)
     left_out: dict[str, str] = {}
-    while True:  # each round removes what validation complains of and may be removed
+    while True:  # each round removes keys that validation refuses and that may be removed
         try:
             return build(model, settings, where), left_out
         except ConfigError as error:
@@ -171,7 +171,7 @@ def take_out(settings: dict[str, Any], key: str) -> Any:
 
 
 def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
-    """Read a YAML mapping; `stored`: perhaps a stranger's, so without aliases."""
+    """Read a YAML mapping; with `stored`, refuse aliases."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -185,7 +185,7 @@ def read_yaml(path: Path, stored: bool = False) -> dict[str, Any]:
 
 
 def read_stored(path: Path) -> dict[str, Any]:
-    """Read settings that are stored with what they made, without their plug-ins.
+    """Read stored settings without importing their plug-ins.
 
     Raises:
         OSError: as `readable`.
@@ -210,7 +210,6 @@ def _parsed(text: str, where: str, stored: bool = False) -> Any:
 
 
 def _import_plugins(data: Mapping[str, Any], where: str) -> list[str]:
-    """Import the plug-ins that settings name; return their lasting names."""
     names = data.get("plugins", ())
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{where}: plugins: must be a list of modules, such as [my_tasks]")
@@ -234,7 +233,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
 def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return a copy of `data` with every `a.b.0.c: value` set.
 
-    Keys with dots in the data are found whole; so are those below a mapping of changes (`set.reveal.spacing=4`).
+    Keys of the data with dots are matched whole, also below mappings of changes (`set.reveal.spacing=4`).
     """
     result: dict[str, Any] = copy.deepcopy(dict(data))
     for key, value in changes.items():
@@ -243,28 +242,28 @@ def apply_changes(data: Mapping[str, Any], changes: Mapping[str, Any], where: st
 
 
 def _change(target: Any, key: str, value: Any, name: str, names_before: int = -1) -> None:
-    """Set one key; `names_before`: names before keys that stay whole, negative if none."""
+    """Set one key; `names_before`: names before keys with dots, else negative."""
     head: Any
     head, _, rest = key.partition(".")
     if isinstance(target, list):
         if not head.isdecimal() or int(head) >= len(target):
             raise ConfigError(f"{name}: {shown(head)} is not an index of a list of {len(target)}")
-        inside = target[head := int(head)]
+        value_below = target[head := int(head)]
     elif isinstance(target, dict):
         if key in target or names_before == 0:
             head, rest = key, ""
-        inside = target.get(head)
+        value_below = target.get(head)
     else:
         raise ConfigError(f"{name}: nothing below {shown(target)} can be set")
     if not rest:
         target[head] = value
         return
-    target[head] = {} if inside is None else list(inside) if isinstance(inside, tuple) else inside
+    target[head] = {} if value_below is None else list(value_below) if isinstance(value_below, tuple) else value_below
     _change(target[head], rest, value, name, _NAMES_BEFORE.get(head, names_before - 1))
 
 
 def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
-    """Validate `data`; a line for every mistake, each after `where`."""
+    """Validate `data`; errors have a line per mistake, after `where`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -280,12 +279,12 @@ def build(model: type[S], data: Mapping[str, Any], where: str = "") -> S:
         raise ConfigError("\n".join(start + line for line in lines), {*details, *idle}, idle) from None
 
 
-def low_high(chosen: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the bounds of a setting fixed or drawn from [low, high]."""
-    return (chosen, chosen) if isinstance(chosen, int) else chosen
+def low_high(setting: int | tuple[int, int]) -> tuple[int, int]:
+    """Return the bounds of a setting that is one number or [low, high]."""
+    return (setting, setting) if isinstance(setting, int) else setting
 
 
 def dump(config: BaseModel) -> str:
-    """Write the resolved configuration as YAML, with all defaults."""
+    """Write the configuration as YAML, with all defaults."""
     text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return text

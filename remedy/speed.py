@@ -1,4 +1,4 @@
-"""Progress: steps a second, and the time that the rest takes."""
+"""Speed of progress and remaining time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 
 
 class Speed:
-    """The rate of steps since the first look."""
+    """Rate of steps since the first call."""
 
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = None
 
     def rate(self, done: float) -> float | None:
-        """Return steps a second, if known."""
+        """Return steps per second; None if not known yet."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, done)
@@ -26,9 +26,15 @@ class Speed:
 
 
 def duration(seconds: float | None) -> str:
-    """Write seconds as `2 min 05 s`; empty for none."""
+    """Write seconds as `2 min 05 s`; "" if unknown."""
     if not seconds:
         return ""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    return (
+        f"{hours} h {minutes:02} min"
+        if hours
+        else f"{minutes} min {seconds_left:02} s"
+        if minutes
+        else f"{seconds_left} s"
+    )

@@ -1,1 +1,1 @@
-"""Training: rows, loss on roles, Hugging Face's Trainer, tracking."""
+"""Training on rows of examples, with a loss by role."""

@@ -1,4 +1,4 @@
-"""Hugging Face's training arguments and DeepSpeed's JSON from a run's settings, and what a run under DeepSpeed needs besides."""
+"""Hugging Face's training arguments and DeepSpeed's JSON, from a run's settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILLED: dict[str, Any] = {
     "zero_allow_untested_optimizer": True,
     "zero_force_ds_cpu_optimizer": False,
 }
-"""What a JSON holds beside ZeRO's section; Transformers puts the training arguments' values in place of `auto`."""
+"""The JSON without ZeRO's section; Transformers replaces `auto` by the training arguments' values."""
 OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
 
 LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
@@ -42,15 +42,15 @@ LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
 
 
 def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
-    """The JSON of a run, made of its settings or read from a hand-written file.
+    """Build a run's DeepSpeed JSON from its settings or file.
 
     Raises:
-        ConfigError: the file cannot be read, or has a section that other settings stand for.
+        ConfigError: the file cannot be read, or repeats other settings.
     """
     zero: dict[str, Any] = {"stage": 1, "stage3_gather_16bit_weights_on_model_save": True}
     if settings.file is not None:
-        theirs = _read(settings.file)
-        return FILLED | theirs | {"zero_optimization": zero | theirs.get("zero_optimization", {})}
+        data = _read(settings.file)
+        return FILLED | data | {"zero_optimization": zero | data.get("zero_optimization", {})}
     zero["stage"] = settings.stage
     zero |= {part: {"device": "cpu", "pin_memory": True} for part in OFFLOADED[settings.offload]}
     if settings.param_persistence_threshold is not None:
@@ -59,12 +59,12 @@ def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
 
 
 def zero_stage(settings: TrainSettings) -> int:
-    """ZeRO's stage of a run; 0 without DeepSpeed."""
+    """Return the ZeRO stage of a run; 0 without DeepSpeed."""
     return 0 if settings.deepspeed is None else deepspeed_json(settings.deepspeed)["zero_optimization"]["stage"]
 
 
 def join(on_cpu: bool) -> None:
-    """Join the other processes through DeepSpeed; a world of one where no launcher made a larger one.
+    """Join the process group through DeepSpeed, alone if there is no launcher.
 
     Raises:
         ConfigError: DeepSpeed is not installed.
@@ -75,7 +75,7 @@ def join(on_cpu: bool) -> None:
     except ImportError:
         raise ConfigError(f"train.deepspeed: DeepSpeed is not installed: {install('deepspeed')}") from None
 
-    if on_cpu:  # this op would be compiled for half a minute at first use; gloo does the same work
+    if on_cpu:  # compiling this op takes half a minute, and gloo does the same
         __compatible_ops__["deepspeed_shm_comm"] = False
     if "RANK" not in os.environ:
         with socket.socket() as free:
@@ -84,13 +84,15 @@ def join(on_cpu: bool) -> None:
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if not on_cpu:
         torch.cuda.set_device(this_process().local_rank)
-    # Before any weights are made: ZeRO-3 divides them over the processes it knows of then.
+    # Before weights exist: ZeRO-3 divides them over the processes that it knows then.
     deepspeed.init_distributed(dist_backend="gloo" if on_cpu else "nccl", auto_mpi_discovery=False, verbose=False)
 
 
 def gather_by_layer(decoder: DecoderForCausalLM) -> None:
-    """Let ZeRO-3 make a layer's weights whole once in a call of the layer, not in every call of a module in it: the mixer is called for
-    each group of packed examples, and processes whose numbers of groups differ would wait for one another for ever."""
+    """Let ZeRO-3 gather weights once per layer call, not per submodule call.
+
+    The mixer is called for each group of packed examples; processes with different numbers of groups would deadlock.
+    """
     from deepspeed.utils import set_z3_leaf_modules
 
     set_z3_leaf_modules(decoder, [Block])
@@ -111,10 +113,10 @@ def _read(file: str) -> dict[str, Any]:
 
 
 def to_universal(checkpoint: Path, step: int) -> None:
-    """Write the universal form beside a checkpoint's own files, anew each time: an earlier try may have been cut off.
+    """Convert a checkpoint to DeepSpeed's universal form.
 
     Raises:
-        UserError: DeepSpeed cannot convert it; the message ends on its reason.
+        UserError: DeepSpeed cannot convert it; the message ends with its reason.
     """
     source, target = checkpoint / f"global_step{step}", checkpoint / f"global_step{step}_universal"
     shutil.rmtree(target, ignore_errors=True)
@@ -129,10 +131,10 @@ def to_universal(checkpoint: Path, step: int) -> None:
 
 
 class FixUniversalOptimizerState(TrainerCallback):
-    """Works around two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
+    """Workaround for two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
 
-    All parameters share one step counter, which each then advances, so that Adam's bias correction runs ahead; and every group
-    gets the first one's hyperparameters, so that norms and biases decay like weights.
+    All parameters share one step counter, which each advances, so that Adam's bias correction runs ahead. Every group
+    gets the hyperparameters of the first, so that norms and biases decay.
     """
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
@@ -148,17 +150,17 @@ class FixUniversalOptimizerState(TrainerCallback):
 
 
 def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
-    """Let a pretrained model learn on a CPU with weights in bfloat16; returns what the Trainer needs for that.
+    """Convert a pretrained model to bfloat16 on a CPU; return the Trainer's options.
 
-    Autocast alone would cast them in every step. Of a whole model the linear layers are held so, and autocast keeps what flows between
-    layers in float32. With LoRA that is in bfloat16, as the frozen weights are; so are then the adapters, without autocast.
+    Autocast alone would cast the weights in every step. Full fine-tuning converts the linear layers, and autocast keeps
+    activations in float32. With LoRA, adapters and activations are in bfloat16 too, without autocast.
     """
     adapted = hasattr(model, "get_base_model")
     base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
-    kept = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
+    in_float32 = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
     if not (arguments.bf16 and arguments.use_cpu) or arguments.deepspeed:
         return {}
-    if isinstance(base, DecoderForCausalLM) or kept:
+    if isinstance(base, DecoderForCausalLM) or in_float32:
         return {}
     if not adapted:
         tables = {id(module.weight) for module in base.modules() if isinstance(module, nn.Embedding)}
@@ -177,11 +179,12 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
 
 
 def training_arguments(config: RunConfig, world_size: int, resharded: bool = False) -> TrainingArguments:
-    """Hugging Face's arguments for a run over `world_size` processes; making them joins the process group.
+    """Build Hugging Face's arguments and join the process group.
 
     Raises:
-        UserError: the batch cannot be divided over the processes, this machine cannot compute as asked, or a DeepSpeed JSON says
-            something else than the settings.
+        UserError: the batch cannot be divided over the processes, the machine lacks the precision, or the DeepSpeed
+            JSON
+        contradicts the settings.
     """
     settings = config.train
     pieces = world_size * settings.gradient_accumulation_steps
@@ -213,9 +216,10 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         bf16=settings.precision == "bf16",
         fp16=settings.precision == "fp16",
         gradient_checkpointing=settings.gradient_checkpointing,
-        # Under ZeRO-3 a weight is in pieces again when activations are computed anew, which only the reentrant form allows.
+        # ZeRO-3 has divided the weights again when activations are recomputed: only the reentrant form allows that.
         gradient_checkpointing_kwargs={"use_reentrant": stage == 3},
         torch_compile=settings.torch_compile,
+        train_sampling_strategy="sequential",
         seed=settings.seed,
         logging_steps=settings.logging_steps,
         logging_nan_inf_filter=False,
@@ -233,8 +237,8 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         deepspeed=deepspeed,
     )
     if settings.deepspeed is not None and (differ := arguments.hf_deepspeed_config.mismatches):
-        said = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
-        raise ConfigError(f'{settings.deepspeed.file}: {said}: make them agree, or write "auto" in the file')
-    # One GPU for a process: with several in sight Transformers would copy the model to all of them, and multiply the batch.
+        conflicts = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
+        raise ConfigError(f'{settings.deepspeed.file}: {conflicts}: make them agree, or write "auto" in the file')
+    # One GPU per process: Transformers would copy the model to all visible ones, and multiply the batch.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments

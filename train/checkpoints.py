@@ -1,8 +1,7 @@
-"""Checkpoints that are known to be intact: sealed after everything is written, pointed at by `latest`, checked on resume; and where a
-run starts, anew or at the newest of them.
+"""Checkpoints: sealed when complete, checked on resume.
 
-A kill while saving leaves a folder without a seal, and the one before it untouched: old checkpoints go only after the
-new one is sealed.
+A kill during saving leaves a folder without a seal, and the intact checkpoint before it: old ones are removed only
+after the new one is sealed.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ FREE_ON_RESUME = {
     "gradient_accumulation_steps",
     "gradient_checkpointing",
 }
-"""Training settings that may change when a run is resumed: what is computed stays the same. Any other makes it another run, but for
-`max_steps`: without a curriculum, whose stages it scales, rows stay the same and the learning rate takes the new schedule."""
+"""Training settings that may change on resume, since results stay the same. So may `max_steps` without a curriculum, whose stages it
+scales: the learning rate then follows the new schedule."""
 
 log = logging.getLogger(__name__)
 
 
-class Sealed(NamedTuple):
-    """An intact checkpoint, and what its seal says of the run that wrote it."""
+class SealedCheckpoint(NamedTuple):
+    """An intact checkpoint."""
 
     path: Path
     step: int
@@ -55,17 +54,16 @@ class Sealed(NamedTuple):
 
 
 class Checkpoints(TrainerCallback):
-    """Seals each checkpoint, with the run's configuration, once every process has written its part, moves `latest` to it, and then
-    prunes old ones.
+    """Callback that seals each checkpoint, points `latest` at it and removes old ones.
 
-    The last ones stay, and what each of them knows as the best so far.
+    The newest stay, and the best checkpoint that each of them names.
     """
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if dist.is_available() and dist.is_initialized():
+        if dist.is_initialized():
             dist.barrier()
         if state.is_world_process_zero and args.output_dir is not None:
             output, limit = Path(args.output_dir), self.config.train.save_total_limit
@@ -73,16 +71,16 @@ class Checkpoints(TrainerCallback):
             (folder / CONFIG_FILE).write_text(dump(self.config), encoding="utf-8")
             seal(folder, state.global_step, args.world_size)
             _update_symlink(output / LATEST, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
-            found = checkpoints(output)
-            kept = found[:limit]
-            best = {best_of(folder) for folder in kept}
-            for old in found[limit:]:
+            folders = checkpoints(output)
+            newest = folders[:limit]
+            best = {best_of(folder) for folder in newest}
+            for old in folders[limit:]:
                 if old.name not in best:
                     shutil.rmtree(old, ignore_errors=True)
 
 
 def best_of(folder: Path) -> str | None:
-    """The name of the checkpoint that was the best by validation when this one was written, if any was."""
+    """Return the name of the best checkpoint at the time of this one."""
     with contextlib.suppress(OSError, ValueError, LookupError):  # damaged: nothing to keep for it
         step = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["best_global_step"]
         return None if step is None else f"{PREFIX_CHECKPOINT_DIR}-{step}"
@@ -90,7 +88,7 @@ def best_of(folder: Path) -> str | None:
 
 
 def copy_model(folder: Path, output: Path) -> None:
-    """Put the model of a checkpoint where the run's own is expected.
+    """Copy a checkpoint's model into the run's folder.
 
     Raises:
         UserError: the checkpoint is missing or damaged.
@@ -107,13 +105,16 @@ def copy_model(folder: Path, output: Path) -> None:
 
 
 def seal(folder: Path, step: int, world_size: int) -> None:
-    """List every file of a checkpoint with its size and digest; written last, under its name at once."""
+    """Write sizes and digests of a checkpoint's files, atomically."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != SEAL]
     write_json(folder / SEAL, {"step": step, "world_size": world_size, "files": listed(folder, files, digest)})
 
 
 def digest(path: Path) -> int:
-    """CRC-32 of a file; of one above 64 MiB, of 64 evenly spaced MiB, so that sealing takes seconds at any size."""
+    """Return the CRC-32 of a file.
+
+    Above 64 MiB it covers 64 evenly spaced MiB, so that sealing takes seconds.
+    """
     size, value = path.stat().st_size, 0
     with path.open("rb") as file:
         for i in range(SAMPLES):
@@ -133,27 +134,30 @@ def integrity_error(folder: Path) -> str | None:
         return f"{SEAL} is damaged"
 
 
-def latest_intact(output: Path) -> tuple[Sealed | None, dict[Path, str]]:
-    """The newest intact checkpoint, and what is wrong with each newer one. Reads only: every process may ask at once."""
+def latest_intact(output: Path) -> tuple[SealedCheckpoint | None, dict[Path, str]]:
+    """Find the newest intact checkpoint, and the problem of each newer one.
+
+    It only reads, so that every process may call it at once.
+    """
     damaged: dict[Path, str] = {}
     for folder in checkpoints(output):
         problem = integrity_error(folder)
         if problem is None:
             content = read_json(folder / SEAL, "")
-            return Sealed(folder, content["step"], content["world_size"]), damaged
+            return SealedCheckpoint(folder, content["step"], content["world_size"]), damaged
         damaged[folder] = problem
     return None, damaged
 
 
-def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> list[str]:
-    """Rename damaged checkpoints, remove those a kill cut off, and leave `latest` on the intact one, if any.
+def quarantine(output: Path, intact: SealedCheckpoint | None, damaged: dict[Path, str]) -> list[str]:
+    """Rename damaged checkpoints, remove unsealed ones, point `latest` at the intact one.
 
     Returns a sentence about each.
     """
     if damaged:
         (output / LATEST).unlink(missing_ok=True)
-        if kept is not None:
-            _update_symlink(output / LATEST, kept.path.name)
+        if intact is not None:
+            _update_symlink(output / LATEST, intact.path.name)
     sentences = []
     for folder, problem in damaged.items():
         if not (folder / SEAL).exists():
@@ -168,15 +172,15 @@ def quarantine(output: Path, kept: Sealed | None, damaged: dict[Path, str]) -> l
 
 
 def checkpoints(output: Path) -> list[Path]:
-    """All checkpoint folders, newest first.
+    """List the checkpoint folders, newest first.
 
     Raises:
-        UserError: one is a link to another folder, which a run would write to or remove files from.
+        UserError: one is a link, through which a run would write or delete elsewhere.
     """
-    found = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
-    if links := [p for p in found if p.is_symlink()]:
+    folders = [p for p in output.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if p.name.rsplit("-", 1)[1].isdecimal()]
+    if links := [p for p in folders if p.is_symlink()]:
         raise UserError(f"{links[0]}: is a link to another place, in which a run does not write: remove the link")
-    return sorted(found, key=lambda p: -int(p.name.rsplit("-", 1)[1]))
+    return sorted(folders, key=lambda p: -int(p.name.rsplit("-", 1)[1]))
 
 
 def _update_symlink(link: Path, target: str) -> None:
@@ -184,9 +188,9 @@ def _update_symlink(link: Path, target: str) -> None:
 
 
 class NewSchedule(TrainerCallback):
-    """Learning rate of a run that is resumed with other `max_steps`: it is put where that schedule has it, with a message."""
+    """Callback that applies the learning rate schedule of changed `max_steps` on resume."""
 
-    def __init__(self, checkpoint: Sealed) -> None:
+    def __init__(self, checkpoint: SealedCheckpoint) -> None:
         self.before = load_stored(RunConfig, checkpoint.path / CONFIG_FILE).train.total_steps
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -194,7 +198,10 @@ class NewSchedule(TrainerCallback):
             return
         scheduler = getattr(kwargs["lr_scheduler"], "scheduler", kwargs["lr_scheduler"])
         was = scheduler.get_last_lr()[0]
-        rates = [one(scheduler.last_epoch) * rate for one, rate in zip(scheduler.lr_lambdas, scheduler.base_lrs)]
+        rates = [
+            multiplier(scheduler.last_epoch) * rate
+            for multiplier, rate in zip(scheduler.lr_lambdas, scheduler.base_lrs)
+        ]
         scheduler._last_lr = rates
         for group, rate in zip(scheduler.optimizer.param_groups, rates):
             group["lr"] = rate
@@ -205,12 +212,15 @@ class NewSchedule(TrainerCallback):
             )
 
 
-def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Sealed | None, dict[Path, str]]:
-    """The checkpoint to resume from, and what is wrong with each newer one. Changes nothing: other processes look as well.
+def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[SealedCheckpoint | None, dict[Path, str]]:
+    """Find the checkpoint to resume from, and the problem of each newer one.
+
+    It only reads.
 
     Raises:
-        UserError: the output holds checkpoints or a model and `resume` was not asked for, or they are another run's, if only in how
-            its packed rows were read; or it holds a finished model from which no checkpoint is left.
+        UserError: the output holds checkpoints or a model without `resume`, or another run's; or resume finds only a
+            finished
+        model, or a checkpoint beyond `max_steps`.
     """
     checkpoint, damaged = latest_intact(output)
     if resume:
@@ -232,15 +242,14 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
         raise UserError(
             f"output: {output} already holds {checkpoint.path.name}; pass --resume to continue it, or choose another output"
         )
-    if held := next(
+    if file := next(
         (path.name for path in (output / SEAL, *sorted(output.glob("*.safetensors"))) if path.exists()), ""
     ):
-        raise UserError(f"output: {output} already holds a model ({held}); choose another output, or delete the folder")
+        raise UserError(f"output: {output} already holds a model ({file}); choose another output, or delete the folder")
     return None, {}
 
 
 def _check_same_run(config: RunConfig, path: Path) -> None:
-    """Refuse the configuration of another run, where there is one at the path."""
     if not path.exists():
         return
     before, now = load_stored(RunConfig, path).model_dump(), config.model_dump()

@@ -19,13 +19,13 @@ from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 from remedy.settings import ConfigError, Configuration, Settings
 
 DIVERGED = "diverged.txt"
-"""What a run leaves beside its checkpoints whose loss became NaN or infinite."""
+"""File in the output of a run whose loss became NaN or infinite."""
 DEFAULT_STEPS = 1000
 MOST_STEPS = 1_000_000_000
 
 
 class Stage(Settings):
-    """A stage of the curriculum: some optimizer steps on the run's data with settings changed."""
+    """A stage of the curriculum: steps on the run's data with changed settings."""
 
     steps: int = Field(ge=1, le=MOST_STEPS)
     """Optimizer steps of this stage; where `train.max_steps` is given, its proportion of them."""
@@ -64,7 +64,7 @@ class DeepSpeedSettings(Settings):
 
 
 class TrainSettings(Settings):
-    """Optimisation. Names are those of Transformers' TrainingArguments where it has one."""
+    """Optimisation settings, named as in Transformers' TrainingArguments where it has them."""
 
     max_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
     """Number of optimizer steps; a curriculum's stages are scaled to it. Default: the curriculum's sum, or 1000 without one. 0: the
@@ -80,7 +80,7 @@ class TrainSettings(Settings):
     )
     """Roles whose tokens are supervised."""
     loss_weights: dict[RoleName, Annotated[float, Field(gt=0, le=1000)]] = {}
-    """Weights of roles in the mean that training minimises; the others have 1: `{value: 4}`. Validation's loss is without them."""
+    """Weights of roles in the training loss, by default 1: `{value: 4}`. Validation's loss is without them."""
     pack: int = Field(default=1, ge=1, le=10_000)
     """Number of consecutive examples joined into one row. They do not see each other; each has the loss that it has alone."""
     learning_rate: float = Field(default=1e-3, gt=0, le=100)
@@ -118,14 +118,14 @@ class TrainSettings(Settings):
     save_steps: int = Field(default=500, ge=1, le=MOST_STEPS)
     """Steps from one checkpoint to the next."""
     save_total_limit: int = Field(default=2, ge=1, le=1_000_000)
-    """The last checkpoints that are kept."""
+    """Number of newest checkpoints to keep."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of initial weights and dropout."""
     data_seed: int = Field(default=0, ge=0, lt=MOST_SEEDS)
     """Seed of the choice and order of training examples; `data.seed` draws the programs of all splits."""
     evaluate_every: int | None = Field(default=None, ge=1, le=MOST_STEPS)
-    """Steps between validations, and one after the last step: teacher-forced loss, and the share of frames' states, values and so on
-    that are right, on held-out examples. Null: no validation."""
+    """Steps between validations, besides one after the last step: teacher-forced loss, and the share of frames' states, values and
+    so on that are right, on held-out examples. Null: no validation."""
     validation_examples: int = Field(default=256, ge=1, le=1_000_000)
     """Number of validation examples: the first of the validation split of `data` (and `mixture`)."""
     keep_best: Literal["loss", "exact_match"] | None = None
@@ -169,8 +169,8 @@ class TrainSettings(Settings):
         return self
 
     def _check_stacked(self) -> None:
-        """Refuse what would not be, by member, what it is alone."""
-        for key, given, why in (
+        """Refuse settings whose effect on a stacked seed would differ."""
+        for key, is_set, why in (
             (
                 "deepspeed",
                 self.deepspeed is not None,
@@ -182,44 +182,42 @@ class TrainSettings(Settings):
             ("gradient_accumulation_steps", self.gradient_accumulation_steps > 1, "pieces mix rows of all members"),
             ("max_steps 0", self.total_steps == 0, "nothing is trained"),
         ):
-            if given:
+            if is_set:
                 raise ValueError(f"stacked {self.stacked} does not go with {key}: {why}: remove one of them")
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole run."""
+        """Return the optimizer steps of the whole run."""
         if self.max_steps is not None:
             return self.max_steps
         return sum(stage.steps for stage in self.curriculum) or DEFAULT_STEPS
 
     def stage_ends(self) -> list[int]:
-        """The step at which each stage ends, in the curriculum's proportions of `max_steps`; the whole run is one without it.
+        """Return the last step of each stage, or of the run without a curriculum.
 
-        Proportions are rounded where stages end, so that the last ends at `max_steps`, and every stage has a step; none has where
-        nothing is trained.
+        Stages keep the curriculum's proportions of `max_steps`, rounded. Each has a step, unless nothing is trained.
         """
-        total, ends, given = self.total_steps, [0], 0
+        total, ends, done = self.total_steps, [0], 0
         if not total:
             return [0] * max(1, len(self.curriculum))
-        whole = sum(stage.steps for stage in self.curriculum)
+        curriculum_steps = sum(stage.steps for stage in self.curriculum)
         for number, stage in enumerate(self.curriculum, 1):
-            given += stage.steps
-            nearest = (2 * given * total + whole) // (2 * whole)
+            done += stage.steps
+            nearest = (2 * done * total + curriculum_steps) // (2 * curriculum_steps)
             ends.append(min(max(nearest, ends[-1] + 1), total - (len(self.curriculum) - number)))
         return ends[1:] or [total]
 
     def supervised(self) -> frozenset[Role]:
-        """`loss_roles` as roles."""
         return frozenset(ROLES[name] for name in self.loss_roles)
 
     def weights(self) -> dict[Role, float]:
-        """The weight of each supervised role in the loss, as a multiple of the least, so that a token counts as one or more."""
-        given = {ROLES[name]: self.loss_weights.get(name, 1.0) for name in self.loss_roles}
-        return {role: weight / min(given.values()) for role, weight in given.items()}
+        """Return each supervised role's weight, divided by the smallest."""
+        weights = {ROLES[name]: self.loss_weights.get(name, 1.0) for name in self.loss_roles}
+        return {role: weight / min(weights.values()) for role, weight in weights.items()}
 
 
 class TrackingSettings(Settings):
-    """Destinations of a run's figures besides `metrics.jsonl`, which is always written."""
+    """Destinations of a run's metrics; `metrics.jsonl` is always written."""
 
     wandb: bool = True
     """Weights & Biases: online when logged in, offline otherwise."""
@@ -240,7 +238,7 @@ class TrackingSettings(Settings):
 
 
 class RunConfig(Configuration):
-    """A training run: what it reads, what learns, and how."""
+    """A training run: its data, model and optimisation."""
 
     name: str = "run"
     """The run's name in logs and W&B."""
@@ -278,12 +276,12 @@ class RunConfig(Configuration):
             raise ValueError(str(error)) from None
         if len(self.mixture) == 1:
             self.refuse_idle({f"mixture.{name}.weight": "where there is one part only" for name in self.mixture})
-        placed = list(self._sources(stages))
-        sources = [source for _, source in placed]
+        sources_by_key = list(self._sources(stages))
+        sources = [source for _, source in sources_by_key]
         refuse_held_out_in_vain(sources)
-        refuse_held_out_of_a_part(self.data, placed)
+        refuse_held_out_of_a_part(self.data, sources_by_key)
         roles = self.train.supervised()
-        if Role.CONTEXT in roles and any(one.memory is not None for one in sources):
+        if Role.CONTEXT in roles and any(data_of_part.memory is not None for data_of_part in sources):
             raise ValueError(
                 "train.loss_roles has context, which with data.memory holds the frames that are remembered: they would be learnt "
                 "again in every window: remove it"
@@ -293,9 +291,9 @@ class RunConfig(Configuration):
                 f"train.stacked {self.train.stacked}: only decoders that are trained from the start can be stacked, not pretrained "
                 "models or adapters: remove it"
             )
-        # A model that is to write lines by itself has to write events too. One that learns neither is held to the program, or fed both.
+        # A model that writes lines must write events too. One that learns neither is constrained or fed both.
         written = {Role.STRUCTURE, Role.ACTION} <= roles
-        if written and Role.EVENT not in roles and any(FORMATS[one.format].events for one in sources):
+        if written and Role.EVENT not in roles and any(FORMATS[data_of_part.format].events for data_of_part in sources):
             raise ValueError(
                 "train.loss_roles has structure and action without event: a model never learns where a call or a return begins: add "
                 "event, or leave out action for a model that is held to the control flow or fed both"
@@ -303,7 +301,7 @@ class RunConfig(Configuration):
         return self
 
     def runs(self) -> list[RunConfig]:
-        """The runs that this stands for: itself, or with `train.stacked` one of each seed."""
+        """Return the runs described: one, or with `train.stacked` one per seed."""
         if self.train.stacked is None:
             return [self]
         seeds = range(self.train.seed, self.train.seed + self.train.stacked)
@@ -321,13 +319,13 @@ class RunConfig(Configuration):
         ]
 
     def stage_data(self) -> list[DataConfig]:
-        """The data of each stage; of the whole run without a curriculum."""
+        """Return the data of each stage, or of the run without a curriculum."""
         where = "train.curriculum.{}.set"
         stages = self.train.curriculum
         return [self.data.changed(s.set, where.format(i)) for i, s in enumerate(stages)] or [self.data]
 
     def _sources(self, stages: Sequence[DataConfig]) -> Iterator[tuple[str, DataConfig]]:
-        """List the data that training draws from, each with the place in the configuration that makes it."""
+        """Yield each training source with its key in the configuration."""
         for number, data in enumerate(stages):
             stage = f"train.curriculum.{number}" if self.train.curriculum else ""
             yield from zip((f"mixture.{name}" for name in self.mixture), self._parts(data))

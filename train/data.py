@@ -1,10 +1,8 @@
-"""From example indices to batches: which example a row holds, made on the fly or read from shards, which are only a cache, and which of
-its tokens are supervised."""
+"""Rows from example indices, made on the fly or read from shards, and their batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -31,17 +29,8 @@ from remedy.settings import UserError
 from remedy.train.config import RunConfig, TrainSettings
 
 
-@dataclass(frozen=True)
-class Member:
-    """One example of a row: the part of the mixture that it comes from (empty without a mixture), that part's data, its index."""
-
-    part: str
-    data: DataConfig
-    index: int
-
-
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Tokens]:
-    """The examples at the indices as arrays of tokens."""
+    """Return these examples as token arrays."""
     arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
     if arrays is not None:
         # Of permutations alone, which have no strings.
@@ -54,23 +43,22 @@ def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices
 
 
 def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], strings: Sequence[bool]) -> Tokens:
-    """An example's lists as arrays."""
     arrays = np.array(ids, np.int64), np.array(roles, np.int8), np.array(frames, np.int32), np.array(strings, np.bool_)
     return Tokens(*arrays, np.arange(len(ids)))
 
 
-def trained_on(
-    tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role], special_ids: Mapping[Special, int]
+def row_of_example(
+    tokens: Tokens, data: DataConfig, index: int, supervised: frozenset[Role], special_ids: Mapping[Special, int]
 ) -> Tokens:
-    """Cut from an example what a row holds: all of it, or with `data.memory` one window, a function of the example's index."""
+    """Return an example, or with `data.memory` one window drawn by its index."""
     if data.memory is None:
         return tokens
     bits = rng.bits(rng.key(data.seed, rng.WINDOW, index), 0)
-    return drawn_window(tokens, data.memory, np.array(sorted(learnt), np.int8), bits, special_ids)
+    return drawn_window(tokens, data.memory, np.array(sorted(supervised), np.int8), bits, special_ids)
 
 
 class Rows(Dataset[Tokens]):
-    """The rows of a run in training order: row i is a function of i alone, whatever process asks."""
+    """Dataset of a run's rows in training order; row i depends on i alone."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -79,31 +67,19 @@ class Rows(Dataset[Tokens]):
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
-        """A batch of rows at once; the DataLoader calls this."""
+        """Return a batch of rows, for the DataLoader."""
         raise NotImplementedError
-
-    def members(self, row: int) -> list[Member]:
-        """The examples that a row joins."""
-        raise NotImplementedError
-
-    def describe(self, rows: range) -> str:
-        """Name the examples of a run of rows."""
-        found: dict[str, list[int]] = {}
-        for member in (member for row in rows for member in self.members(row)):
-            found.setdefault(member.part, []).append(member.index)
-        return "; ".join(f"{part or 'train'} examples {ranges(indices)}" for part, indices in found.items())
 
 
 class TraceDataset(Rows):
-    """Rows that are made when they are asked for.
+    """Rows made on demand.
 
-    The curriculum's stages follow one another by rows, so that a run resumed at any step, on any number of processes,
-    reads what it would have read.
+    The row number decides the curriculum stage, so that a run resumed on any number of processes reads the same rows.
     """
 
     def __init__(self, config: RunConfig, tokenizer: TraceTokenizer) -> None:
         self.tokenizer = tokenizer
-        self.pack, self.learnt = config.train.pack, config.train.supervised()
+        self.pack, self.supervised = config.train.pack, config.train.supervised()
         self.mixtures = [Mixture(data, config.mixture, config.train.data_seed) for data in config.stage_data()]
         self.ends = np.array(config.train.stage_ends()) * config.train.batch_size
 
@@ -113,49 +89,31 @@ class TraceDataset(Rows):
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         numbers = self._examples(rows)
         stage_of = np.searchsorted(self.ends, np.asarray(rows), side="right").repeat(self.pack)
-        found: dict[int, Tokens] = {}
+        examples: dict[int, Tokens] = {}
         for stage in np.unique(stage_of):
-            mixture, here = self.mixtures[stage], np.flatnonzero(stage_of == stage)
-            sources, indices = mixture.place(numbers[here])
+            mixture, positions = self.mixtures[stage], np.flatnonzero(stage_of == stage)
+            sources, indices = mixture.place(numbers[positions])
             for number in np.unique(sources):
-                mine = sources == number
-                data, chosen = mixture.sources[number].data, indices[mine].tolist()
+                chosen_here = sources == number
+                data, chosen = mixture.sources[number].data, indices[chosen_here].tolist()
                 special_ids = self.tokenizer.special_ids
                 encoded = encode_rows(data, self.tokenizer, "train", chosen)
                 read = [
-                    trained_on(tokens, data, index, self.learnt, special_ids) for tokens, index in zip(encoded, chosen)
+                    row_of_example(tokens, data, index, self.supervised, special_ids)
+                    for tokens, index in zip(encoded, chosen)
                 ]
-                found.update(zip(here[mine].tolist(), read))
-        return [joined([found[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
-
-    def members(self, row: int) -> list[Member]:
-        mixture = self.mixtures[int(np.searchsorted(self.ends, row, side="right"))]
-        sources, indices = mixture.place(self._examples([row]))
-        chosen = [mixture.sources[number] for number in sources]
-        return [Member(source.name, source.data, index) for source, index in zip(chosen, indices.tolist())]
+                examples.update(zip(positions[chosen_here].tolist(), read))
+        return [joined([examples[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
 
     def _examples(self, rows: Sequence[int]) -> npt.NDArray[np.int64]:
         return (np.asarray(rows, dtype=np.int64)[:, None] * self.pack + np.arange(self.pack)).reshape(-1)
 
 
-def ranges(numbers: list[int]) -> str:
-    """`3 to 7, 12` for [3, 4, 5, 6, 7, 12]."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][-1:] = [number] if len(runs[-1]) > 1 else [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return ", ".join(" to ".join(map(str, run)) for run in runs)
-
-
 def joined(rows: Sequence[Tokens]) -> Tokens:
-    """Examples one after another in one row."""
     return Tokens(*(np.concatenate(arrays) for arrays in zip(*rows)))
 
 
 def parted(row: Tokens) -> list[Tokens]:
-    """The examples of a row, each by itself."""
     borders = np.flatnonzero(row.positions == 0)[1:]
     return [Tokens(*columns) for columns in zip(*(np.split(column, borders) for column in row))]
 
@@ -163,7 +121,7 @@ def parted(row: Tokens) -> list[Tokens]:
 def padded(
     rows: Sequence[Tokens], pad_id: int, width: int | None = None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
-    """Rows as arrays of ids and roles (B, T), padded on the right to a width, by default that of the longest."""
+    """Pad rows on the right to ids and roles (B, T)."""
     width = width or max(len(row.ids) for row in rows)
     ids = np.full((len(rows), width), pad_id, dtype=np.int64)
     roles = np.full((len(rows), width), PAD_ROLE, dtype=np.int8)
@@ -174,22 +132,23 @@ def padded(
 
 
 def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
-    """The place of each token in its own example (B, T). Padding counts as examples no longer than those of its row, so that a model
-    with a limit on positions does not meet it there."""
-    found = np.zeros((len(rows), width), dtype=np.int64)
+    """Return each token's position in its own example (B, T).
+
+    Padding is numbered like examples no longer than the row's, so that no position exceeds the model's limit.
+    """
+    positions = np.zeros((len(rows), width), dtype=np.int64)
     for i, row in enumerate(rows):
-        found[i, : row.size] = row.positions
-        found[i, row.size :] = np.arange(width - row.size) % (row.positions.max() + 1)
-    return found
+        positions[i, : row.size] = row.positions
+        positions[i, row.size :] = np.arange(width - row.size) % (row.positions.max() + 1)
+    return positions
 
 
 class Collator:
-    """Rows to tensors: `input_ids`, `labels` (-100 where a token's role is not supervised), `attention_mask`; (B, T). With `weights`
-    of roles also `loss_weights` (B, T), 0 where nothing is supervised.
+    """Collator of rows to `input_ids`, `labels` and `attention_mask` (B, T).
 
-    An example's first token is not supervised: nothing precedes it. (Of some models, such as GPT-2, the Trainer would count it among
-    the tokens that a loss is the mean of.) Where rows hold several examples there are `position_ids` besides, which begin again with
-    each example. T is rounded up to a multiple, but not beyond the model's limit.
+    Labels are -100 where the role is not supervised and at each example's first token, which nothing precedes. Rows of
+    several examples also get `position_ids` that restart with each example; with `weights` there are `loss_weights` (B,
+    T), 0 without supervision. T is rounded up to `multiple`, at most to `limit`.
     """
 
     def __init__(
@@ -207,6 +166,7 @@ class Collator:
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
         ids, roles = padded(rows, self.pad_id, self.width(max(row.size for row in rows)))
         labels = np.where(np.isin(roles, self.roles), ids, -100)
+        # Of some models, such as GPT-2, the Trainer would count a first token in the mean.
         labels[:, 0] = -100
         arrays = {"input_ids": ids, "labels": labels, "attention_mask": (roles != PAD_ROLE).astype(np.int64)}
         if any((row.positions[1:] == 0).any() for row in rows):
@@ -217,13 +177,12 @@ class Collator:
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def width(self, longest: int) -> int:
-        """Round a number of tokens up."""
         rounded = -(-longest // self.multiple) * self.multiple
         return rounded if self.limit is None else max(longest, min(rounded, self.limit))
 
 
 def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
-    """Count the tokens of each example of a collated batch, without padding."""
+    """Count the tokens of each example of a collated batch."""
     mask = batch["attention_mask"]
     places = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
     starts = (places == 0).nonzero().squeeze(1)
@@ -231,10 +190,9 @@ def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
 
 
 def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[dict[str, Tensor]]:
-    """The rows of an optimizer step's pieces in pieces of like lengths, the longest in the first, each padded as the collator does.
+    """Sort the rows of a step's pieces by length, longest first.
 
-    A step's loss is the mean over the tokens of all its pieces, so that nothing else changes. Pieces of packed rows, which have little
-    padding, stay as they are.
+    The loss is a mean over all pieces, so only padding changes. Packed rows, which have little padding, stay.
     """
     if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):
         return list(pieces)
@@ -249,25 +207,23 @@ def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[d
     lengths = rows["attention_mask"].sum(1)
     order = lengths.argsort(descending=True, stable=True)
     longest = lengths[order].tolist()
-    found, first = [], 0
+    sorted_pieces, first = [], 0
     for count in (len(piece["labels"]) for piece in pieces):
-        chosen = order[first : first + count]
-        found.append({name: row[chosen, : collator.width(longest[first])] for name, row in rows.items()})
+        numbers = order[first : first + count]
+        sorted_pieces.append({name: row[numbers, : collator.width(longest[first])] for name, row in rows.items()})
         first += count
-    return found
+    return sorted_pieces
 
 
 class ShardDataset(Rows):
-    """Rows of a run read from shards in index order, over again when the run is longer than the data.
+    """Rows read from shards in index order, repeated in longer runs.
 
-    `train.data_seed` chooses another order: of the shards, and of the examples in each, so that one is read through at a time.
-
-    Before a step is trained, all footers are looked at. The pages of a shard are checked whenever it is read, which costs
-    a small part of the reading; all at the start would take minutes for a large data set, in every process.
+    With `train.data_seed`, shards and the examples in each are shuffled; one shard is read at a time. All footers are
+    checked first, the pages of a shard whenever it is read.
 
     Raises:
-        UserError: the folder was made with another data configuration or tokenizer, or has no train split.
-        DamagedFile: a shard is missing or damaged; also from reading rows.
+        UserError: the shards have other data settings, another tokenizer or no train split.
+        DamagedFile: a shard is missing or damaged; also when rows are read.
     """
 
     def __init__(self, directory: Path, data: DataConfig, tokenizer: TraceTokenizer, config: TrainSettings) -> None:
@@ -279,15 +235,13 @@ class ShardDataset(Rows):
         train = [shard for shard in shards_of(manifest) if shard.split == "train"]
         if not train:
             raise UserError(f"shards: {directory} has no train split")
-        self.directory, self.shards, self.data_set = directory, train, digest_of(manifest)
+        self.directory, self.data_set = directory, digest_of(manifest)
         for shard in train:
             read_shard(directory, shard, self.data_set, [])
         self.count, self.seed = manifest["splits"]["train"], config.data_seed
-        self.order = rng.permutation(self.seed, len(train))
-        sizes = np.array([shard.stop - shard.start for shard in train])[self.order]
-        self.ends = np.cumsum(sizes)
-        self.starts: list[int] = [train[number].start for number in self.order]
-        self.data, self.pack, self.learnt = data, config.pack, config.supervised()
+        self.shards = [train[number] for number in rng.permutation(self.seed, len(train))]
+        self.ends = np.cumsum([shard.stop - shard.start for shard in self.shards])
+        self.data, self.pack, self.supervised = data, config.pack, config.supervised()
         self.special_ids = tokenizer.special_ids
         self.rows = config.total_steps * config.batch_size
 
@@ -297,22 +251,15 @@ class ShardDataset(Rows):
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
 
-    def members(self, row: int) -> list[Member]:
-        numbers = range(row * self.pack, (row + 1) * self.pack)
-        return [Member("", self.data, self.starts[turn] + place) for turn, place in map(self._place, numbers)]
-
     def _example(self, number: int) -> Tokens:
-        turn, place = self._place(number)
-        columns = _columns(self.directory, self.shards[self.order[turn]], self.data_set)
-        whole = as_tokens(*(column[place].as_py() for column in columns))
-        return trained_on(whole, self.data, self.starts[turn] + place, self.learnt, self.special_ids)
-
-    def _place(self, number: int) -> tuple[int, int]:
-        """Find the shard at a position of the data, and the place in that shard."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))
-        begin = int(self.ends[turn - 1]) if turn else 0
-        return turn, int(_order(self.seed, int(self.ends[turn]) - begin)[position - begin])
+        shard = self.shards[turn]
+        size = shard.stop - shard.start
+        index = int(_order(self.seed, size)[position - self.ends[turn] + size])
+        columns = _columns(self.directory, shard, self.data_set)
+        tokens = as_tokens(*(column[index].as_py() for column in columns))
+        return row_of_example(tokens, self.data, shard.start + index, self.supervised, self.special_ids)
 
 
 @lru_cache(maxsize=4)

@@ -1,21 +1,19 @@
-"""The loss at supervised tokens alone, in chunks: the logits of all tokens are never in memory at once.
+"""The loss at supervised tokens, computed in chunks to save memory.
 
-With a vocabulary of 128,256 they are most of what training keeps: a token's logits and their gradient in float32 take a megabyte. Here
-the output embeddings themselves answer with the loss: of the hidden states (B, T, D) those before a supervised token are taken, and
-chunk by chunk made into logits and losses, which the backward pass computes again but for one (Chen et al., "Training deep nets
-with sublinear memory cost", 2016).
+With a vocabulary of 128,256, a token's logits and their gradient in float32 take a megabyte, most of training's memory.
+So the output embeddings return losses: from the hidden states (B, T, D) before supervised tokens they compute logits
+and losses in chunks. The backward pass computes all but one chunk again (Chen et al., "Training deep nets with
+sublinear memory cost", 2016).
 
-Why there: it is the one place that every wrapper leaves alone. ZeRO-3 has weights whole only inside the call of the module that owns
-them, in both passes; DistributedDataParallel wants all parameters used inside the call of the whole model; PEFT puts rows, copies and
-adapters inside the module. A loss made of hidden states outside of the model would have to know each of them, and each
-architecture's way to its hidden states. Why computed again, and not a gradient by hand in the forward pass: what is inside the
-head may be anything that autograd differentiates.
+This happens inside the output embeddings, where every wrapper allows it: ZeRO-3 has whole weights only inside their
+module's call, DistributedDataParallel wants all parameters used inside the model's call, and PEFT puts adapters inside
+the module.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -26,47 +24,42 @@ from torch.utils.checkpoint import checkpoint
 from remedy.models.protocol import CausalLM
 
 CHUNK = 2**26
-"""Logits that are in memory at once: 256 MiB in float32, 523 tokens of Llama-3's vocabulary."""
+"""Logits of a chunk: 256 MiB in float32, 523 tokens with Llama-3's vocabulary."""
 IGNORED = -100
 
 
-def tokens_at_once(classes: int) -> int:
-    """Choose the number of tokens whose logits are in memory at once, for a vocabulary's size."""
-    return max(1, CHUNK // classes)
-
-
 class Head:
-    """The output embeddings of a model, which answer with losses (B, T, 1) in the place of logits while they are told labels.
+    """Output embeddings that return losses in place of logits while given labels.
 
-    `classes`: the size of the vocabulary. `smoothing`: the share of each target's probability that is spread over all of them where
-    something is learnt. A model's own logits and losses are untouched while no labels are told.
+    `classes`: the vocabulary size. `smoothing`: the share of each target's probability spread over all classes in
+    training.
     """
 
     def __init__(self, model: CausalLM, smoothing: float = 0.0) -> None:
         self.smoothing = smoothing
         self.module = _owner(model.get_output_embeddings())
         self.classes = int(model.config.get_text_config().vocab_size)
-        self._project = self.module.forward if self.module is not None else None
+        self._project: Callable[..., Tensor] = self.module and self.module.forward
         self._answer: Any = None
-        self._asked = False  # which is all that a compiler looks at
+        self._active = False  # all that a compiled graph reads
         if self.module is not None:
             self.module.forward = self._forward
 
     def remove(self) -> None:
-        """Leave the model as it was."""
+        """Restore the model."""
         if self.module is not None:
             del self.module.forward
 
     def refusal(self, model: CausalLM, device: torch.device) -> str | None:
-        """Say why a model of Transformers', in evaluation mode, needs the logits of all tokens; None if it does not.
+        """Say why a Transformers model in evaluation mode needs all logits, or None.
 
-        It must add nothing behind its head: no scale and no cap of logits, and no loss but their mean cross entropy. To see that,
-        the head is made to answer with known logits.
+        It must not change its head's logits, and its loss must be their mean cross entropy. To check, the head returns
+        known logits.
         """
         if self.module is None:
             return "the model names no output embeddings"
         if any(hasattr(p, "ds_id") for part in self.module.children() for p in part.parameters()):
-            # Each chunk would make them whole by itself, and processes may have unlike numbers of chunks: they would wait for ever.
+            # Each chunk would gather them, and processes with different numbers of chunks would deadlock.
             return "ZeRO-3 divides weights of modules inside the output embeddings (adapters)"
         tokens = torch.arange(3, 7, device=device)[None] % self.classes
         known = torch.linspace(-90, 90, self.classes, device=device).expand(*tokens.shape, -1)
@@ -81,13 +74,15 @@ class Head:
 
     @contextlib.contextmanager
     def learning(self, labels: Tensor, weights: Tensor | None = None) -> Iterator[None]:
-        """While it lasts, the model's logits are (B, T, 1): the sum of the losses of all `labels` (B, T) but -100, each times its
-        weight where there are `weights` (B, T), at every place."""
+        """Make the logits (B, T, 1) the sum of the losses of `labels`.
+
+        Labels (B, T) of -100 are ignored; `weights` (B, T) multiply the losses.
+        """
 
         def answer(hidden: Tensor) -> Tensor:
-            learnt = labels[:, 1:] != IGNORED
-            weighted = () if weights is None else (weights[:, 1:][learnt],)
-            total = self._summed(hidden[:, :-1][learnt], labels[:, 1:][learnt], *weighted)
+            supervised = labels[:, 1:] != IGNORED
+            weighted = () if weights is None else (weights[:, 1:][supervised],)
+            total = self._summed(hidden[:, :-1][supervised], labels[:, 1:][supervised], *weighted)
             return total.expand(*hidden.shape[:-1], 1)
 
         with self._answering(answer):
@@ -95,14 +90,16 @@ class Head:
 
     @contextlib.contextmanager
     def scoring(self, labels: Tensor) -> Iterator[None]:
-        """While it lasts, the model's logits are (B, T, 2): before each of the `labels` (B, T) but -100 its loss, and 1 if another
-        token is likelier. No gradients are kept."""
+        """Make the logits (B, T, 2) a loss and a mistake (1 or 0).
+
+        They precede each of the `labels` (B, T) that is not -100. No gradients are kept.
+        """
 
         def answer(hidden: Tensor) -> Tensor:
-            learnt = labels[:, 1:] != IGNORED
+            supervised = labels[:, 1:] != IGNORED
             scores = hidden.new_zeros(*hidden.shape[:-1], 2, dtype=torch.float32)
-            chunks = self._chunks(hidden[:, :-1][learnt], labels[:, 1:][learnt])
-            scores[:, :-1][learnt] = torch.cat([scored(self._logits(part), targets) for part, targets in chunks])
+            chunks = self._chunks(hidden[:, :-1][supervised], labels[:, 1:][supervised])
+            scores[:, :-1][supervised] = torch.cat([scored(self._logits(part), targets) for part, targets in chunks])
             return scores
 
         with self._answering(answer):
@@ -110,16 +107,14 @@ class Head:
 
     @contextlib.contextmanager
     def _answering(self, answer: Any) -> Iterator[None]:
-        self._answer, self._asked = answer, True
+        self._answer, self._active = answer, True
         try:
             yield
         finally:
-            self._answer, self._asked = None, False
+            self._answer, self._active = None, False
 
     def _forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        assert self._project is not None
-        answer: Tensor = self._answered(hidden) if self._asked else self._project(hidden, *args, **kwargs)
-        return answer
+        return self._answered(hidden) if self._active else self._project(hidden, *args, **kwargs)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _answered(self, hidden: Tensor) -> Tensor:
@@ -127,37 +122,40 @@ class Head:
         return answer
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        assert self._project is not None
-        logits: Tensor = self._project(hidden).float()
-        return logits
+        return self._project(hidden).float()
 
     def _chunks(self, *columns: Tensor) -> list[tuple[Tensor, ...]]:
-        return list(zip(*(column.split(tokens_at_once(self.classes)) for column in columns)))
+        return list(zip(*(column.split(max(1, CHUNK // self.classes)) for column in columns)))
 
     def _summed(self, hidden: Tensor, targets: Tensor, *weights: Tensor) -> Tensor:
-        """The sum of the losses of `targets` (N,), given the hidden states (N, D) before them; with `weights` (N,) the weighted."""
+        """Sum the losses of `targets` (N,) given hidden states (N, D), times `weights` (N,)."""
 
-        def loss(part: Tensor, wanted: Tensor, *weight: Tensor) -> Tensor:
+        def loss(part: Tensor, targets_of_part: Tensor, *weight: Tensor) -> Tensor:
             reduction = "none" if weight else "sum"
-            found = cross_entropy(self._logits(part), wanted, reduction=reduction, label_smoothing=self.smoothing)
-            return found @ weight[0] if weight else found
+            losses = cross_entropy(
+                self._logits(part), targets_of_part, reduction=reduction, label_smoothing=self.smoothing
+            )
+            return losses @ weight[0] if weight else losses
 
-        # The backward pass begins with what was computed last, so that one chunk can be kept: a whole one.
-        kept, *others = self._chunks(hidden, targets, *weights)
-        again = [checkpoint(loss, *chunk, use_reentrant=False) for chunk in others]
-        return torch.stack([*again, loss(*kept)]).sum()
+        # One chunk need not be computed again: a full one, last, with which the backward pass begins.
+        last, *others = self._chunks(hidden, targets, *weights)
+        recomputed = [checkpoint(loss, *chunk, use_reentrant=False) for chunk in others]
+        return torch.stack([*recomputed, loss(*last)]).sum()
 
 
 def scored(logits: Tensor, targets: Tensor) -> Tensor:
-    """Score `targets` (N,) under logits (N, V) in float32: the loss of each, and 1 if another token is likelier; (N, 2)."""
+    """Return loss and mistake (N, 2) of `targets` (N,) under float32 logits (N, V).
+
+    A mistake is 1 if another token is likelier.
+    """
     losses = cross_entropy(logits, targets, reduction="none")
     return torch.stack([losses, (logits.argmax(-1) != targets).float()], dim=-1)
 
 
 def mean_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """The mean loss of the batch's supervised tokens, of what a model gives while its head is learning: a `compute_loss_func`.
+    """Return a batch's mean loss from a learning head: a `compute_loss_func`.
 
-    `num_items_in_batch`: their number, or the sum of their weights, in all pieces of the step.
+    `num_items_in_batch`: supervised tokens, or the sum of their weights, in the step.
     """
     count = (labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
     total: Tensor = outputs.logits[0, 0, 0]
@@ -165,7 +163,7 @@ def mean_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | N
 
 
 def _owner(head: Any) -> Any:
-    """The module that holds the head's weights, inside PEFT's wrapper of modules that are trained whole."""
+    """Return the module with the head's weights, inside PEFT's `modules_to_save`."""
     copies = getattr(head, "modules_to_save", None)
     if isinstance(head, nn.Module) and isinstance(copies, nn.ModuleDict):
         return copies[head.active_adapter]  # type: ignore[index]

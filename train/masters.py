@@ -11,17 +11,16 @@ from torch import nn
 
 
 class MasterWeights(torch.optim.AdamW):
-    """AdamW on float32 weights, of which the model holds roundings to bfloat16.
+    """AdamW on float32 copies of a model's bfloat16 weights.
 
-    Of the float32 weights `rounded` it keeps the values, and leaves their roundings in the model: an update is often too small to
-    change these. What is saved within `restored` is in float32, so that files are those of any other training, and a run that loads
-    one before this is made goes on to the bit.
+    An update is often too small to change a bfloat16 weight, so the float32 values of `rounded` are kept here. They are
+    saved within `restored`; a run that loads them before this is made continues bit-exactly.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], rounded: Iterable[nn.Parameter], **options: Any) -> None:
         self.masters = {weight: weight.detach() for weight in rounded}
-        whole = [{**group, "params": [self.masters.get(w, w) for w in group["params"]]} for group in groups]
-        super().__init__(whole, **options)
+        float32_groups = [{**group, "params": [self.masters.get(w, w) for w in group["params"]]} for group in groups]
+        super().__init__(float32_groups, **options)
         for weight in self.masters:
             weight.data = weight.data.bfloat16()
 
@@ -29,7 +28,7 @@ class MasterWeights(torch.optim.AdamW):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         groups, rounded = self.param_groups, {master: weight for weight, master in self.masters.items()}
         for group in groups:
-            for master in group["params"]:  # one after the other: what is cast stays in the processor's cache
+            for master in group["params"]:  # one by one, so that the cast gradient stays in the CPU cache
                 weight = rounded.get(master)
                 if weight is not None:
                     master.grad = None if weight.grad is None else weight.grad.float()
@@ -47,7 +46,7 @@ class MasterWeights(torch.optim.AdamW):
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """The model holds the float32 weights while it lasts."""
+        """Put the float32 weights into the model for the block."""
         rounded = {weight: weight.data for weight in self.masters}
         for weight, master in self.masters.items():
             weight.data = master

@@ -1,4 +1,4 @@
-"""The processes of a run: what they agree on, how a signal stops them, and how they leave."""
+"""Processes of a run: reductions between them, signals, and their exit."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ from transformers import TrainerCallback, TrainerState
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 INTERRUPTED = 130
-"""Exit status of a command that SIGINT ended, as shells have it."""
+"""Exit status after SIGINT, as in shells."""
 RESUMABLE = 75
-"""Exit status of a run that a signal stopped: EX_TEMPFAIL of sysexits.h, "try again"."""
+"""Exit status after another signal: EX_TEMPFAIL of sysexits.h, "try again"."""
 
 
 _host_group: Any = None
 
 
 def largest(value: int) -> int:
-    """The largest value over all processes, agreed on by the hosts, so that no accelerator has to wait for it."""
-    return int(_agreed(torch.tensor([value]), dist.ReduceOp.MAX))
+    """Return the largest value over all processes, without waiting for a GPU."""
+    return int(_reduced(torch.tensor([value]), dist.ReduceOp.MAX))
 
 
 def summed(values: torch.Tensor) -> torch.Tensor:
-    """The sum of a tensor on the host over all processes."""
-    return _agreed(values, dist.ReduceOp.SUM)
+    return _reduced(values, dist.ReduceOp.SUM)
 
 
-def _agreed(values: torch.Tensor, how: Any) -> torch.Tensor:
+def _reduced(values: torch.Tensor, operation: Any) -> torch.Tensor:
     global _host_group
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+    if dist.is_initialized() and dist.get_world_size() > 1:
         if _host_group is None:
             _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
-        dist.all_reduce(values, op=how, group=_host_group)
+        dist.all_reduce(values, op=operation, group=_host_group)
     return values
 
 
-class Stopped(Exception):
-    """A run that a signal ended; its last checkpoint is at the step it stopped at. `status`: of the process that says so."""
+class TrainingStopped(Exception):
+    """A run that a signal ended, after a checkpoint; `status` is its exit status."""
 
     def __init__(self, says: str, status: int = RESUMABLE) -> None:
         super().__init__(says)
@@ -52,10 +51,10 @@ class Stopped(Exception):
 
 
 class StopOnSignal(TrainerCallback):
-    """Ends training after the step in which any process got SIGTERM, SIGUSR1 or SIGINT, with a checkpoint of that step.
+    """Callback that ends training with a checkpoint after SIGTERM, SIGUSR1 or SIGINT.
 
-    A second SIGINT does not wait for the step. Used as a context around training: however that ends, the handlers are then
-    those of before.
+    All processes stop after the same step. A second SIGINT interrupts at once. On leaving its context the former
+    handlers return.
     """
 
     def __init__(self) -> None:
@@ -66,27 +65,28 @@ class StopOnSignal(TrainerCallback):
         self._before = {number: signal.signal(number, self._note) for number in (*SIGNALS, signal.SIGINT)}
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        # Every process must stop at the same step, whichever of them the signal reached first.
+        # Every process must stop after the same step.
         if largest(int(self.received is not None)):
             self.received = self.received or "a signal to another process"
             control.should_save = control.should_training_stop = True
 
     def __enter__(self) -> None:
-        """The handlers are replaced when training begins, not before: nothing is lost until then."""
+        """Do nothing: training replaces the handlers when it begins."""
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def check(self, state: TrainerState, again: str) -> None:
-        """Say that training was stopped, if it was before its last step, and how it goes on: by the command `again`.
+    def check(self, state: TrainerState, command: str) -> None:
+        """Raise if training was stopped; `command` continues it.
 
         Raises:
-            Stopped: it was.
+            TrainingStopped: it stopped before its last step.
         """
         if self.received and state.global_step < state.max_steps:
-            raise Stopped(
-                f"{self.received} after step {state.global_step} of {state.max_steps}, with a checkpoint; go on with: {again} --resume",
+            raise TrainingStopped(
+                f"{self.received} after step {state.global_step} of {state.max_steps}, with a checkpoint; go on with: "
+                f"{command} --resume",
                 INTERRUPTED if self.received == "SIGINT" else RESUMABLE,
             )
 
@@ -97,12 +97,11 @@ class StopOnSignal(TrainerCallback):
 
 
 def leave(status: int = 0) -> None:
-    """Leave a distributed run cleanly, with an exit status.
+    """Leave a distributed run with an exit status.
 
-    Two gloo processes sometimes abort while the interpreter shuts down, after all work is done; ending the process here
-    avoids that.
+    Two gloo processes sometimes abort while the interpreter shuts down; this ends the process before.
     """
-    if dist.is_available() and dist.is_initialized():
+    if dist.is_initialized():
         sys.stdout.flush()
         sys.stderr.flush()
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""One training run, from a resolved configuration to a saved model; the same code in one process and under any launcher."""
+"""One training run, from configuration to saved model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from remedy.train.arguments import (
     training_arguments,
     zero_stage,
 )
-from remedy.train.checkpoints import Checkpoints, NewSchedule, Sealed, copy_model, quarantine, starting_point
+from remedy.train.checkpoints import Checkpoints, NewSchedule, SealedCheckpoint, copy_model, quarantine, starting_point
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Rows, ShardDataset, TraceDataset
 from remedy.train.processes import StopOnSignal
@@ -55,17 +55,19 @@ from remedy.train.trainer import RowTrainer, explained, saving
 log = logging.getLogger(__name__)
 DTYPES = {**PRECISIONS, "fp16": torch.float16}
 SAVED = 200_000_000
-"""Weights that are written and read again in a few seconds."""
+"""The most weights that `try_saving` saves and reads: a few seconds."""
 
 
 def train(config: RunConfig, resume: bool = False) -> Path:
-    """Train and save; returns the run's folder, which holds model, tokenizer, resolved config and metrics. A run of 0 steps is the
-    model as training would begin with it.
+    """Train and save; return the run's folder.
+
+    A run of 0 steps saves the initial model.
 
     Raises:
-        UserError: another process trains into the output, it holds a run and `resume` was not asked for, resume does not fit, memory
-            ran out, the loss became NaN or infinite, or these are settings of several runs (`train.stacked`).
-        Stopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint to resume from.
+        UserError: another process trains into the output, it holds a run without `resume`, resume does not fit, memory
+            ran out,
+        the loss became NaN or infinite, or the settings are of several runs (`train.stacked`).
+        TrainingStopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint.
     """
     output, process = Path(config.output), this_process()
     if config.train.stacked is not None:
@@ -104,7 +106,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if process.is_main:
         try_saving(config, model, tokenizer)
     stop, progress, tracking = StopOnSignal(), ProgressLine(config.name), Tracking(config)
-    # A signal is noted first, before anything shows that training has begun.
+    # StopOnSignal first: handlers are set before any sign that training has begun.
     callbacks: list[TrainerCallback] = [stop, tracking, Checkpoints(config), progress]
     if resharded:
         callbacks.append(FixUniversalOptimizerState())
@@ -118,14 +120,14 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
         with stop, progress, explained(trainer):
             trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
-    alone = f"remedy train {shlex.quote(str(output / CONFIG_FILE))}"
-    stop.check(trainer.state, alone if process.world_size == 1 else "the same command, and")
+    command = f"remedy train {shlex.quote(str(output / CONFIG_FILE))}"
+    stop.check(trainer.state, command if process.world_size == 1 else "the same command, and")
     mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
     keep_trained(trainer, {"mixers": mixers, "all_logits": trainer.all_logits})
 
 
 def quieten(config: RunConfig) -> None:
-    """Set this process up: its threads, and silence about what libraries will rename among themselves, and at every checkpoint."""
+    """Set this process's threads and silence libraries."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
     transformers_logging.disable_progress_bar()
     if config.train.threads:
@@ -133,23 +135,23 @@ def quieten(config: RunConfig) -> None:
 
 
 def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) -> None:
-    """Save the model with all that stands beside it, and read it again, in a folder of the output that is then removed: what training
-    needs at its end is known to work before its first step. Of a model with more than SAVED weights, in 4 bits or divided over
-    processes, weights are left out.
+    """Save and read the model in a temporary folder, to fail before training.
+
+    Weights are left out above SAVED, in 4 bits or if divided over processes.
 
     Raises:
         UserError: it cannot be saved or read.
     """
     weights = sum(part.numel() for part in model.parameters())
-    whole = weights <= SAVED and zero_stage(config.train) != 3 and not is_in_4bit(model)
-    part: Any = model if whole else model.config
+    with_weights = weights <= SAVED and zero_stage(config.train) != 3 and not is_in_4bit(model)
+    part: Any = model if with_weights else model.config
 
     def attempt() -> None:
         _begin(config, folder)
         with saving(folder):
             part.save_pretrained(folder)
         _finish(config, folder, tokenizer, TrainerState(), None)
-        if whole:
+        if with_weights:
             load_checkpoint(str(folder), "cpu")
 
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=config.output) as name, torch.random.fork_rng(devices=[]):
@@ -158,7 +160,7 @@ def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) ->
 
 
 def keep_trained(trainer: RowTrainer, computed: Computed) -> None:
-    """The model of a training that has ended, the last or the best by validation, and what stands beside it, on every process."""
+    """Save a trained model, the last or best, on every process."""
     config, output = trainer.config, Path(trainer.config.output)
     best = trainer.state.best_global_step if config.train.keep_best else None
     if best is None:
@@ -170,7 +172,7 @@ def keep_trained(trainer: RowTrainer, computed: Computed) -> None:
 
 
 def _keep_untrained(config: RunConfig, output: Path, resume: bool) -> None:
-    """Save the model as it is. Adapters begin at zero: what they change is nothing."""
+    """Save the initial model; new adapters change nothing."""
     starting_point(config, output, resume)
     _begin(config, output)
     tokenizer = build_tokenizer(config.tokenizer, config.data)
@@ -184,7 +186,7 @@ def _keep_untrained(config: RunConfig, output: Path, resume: bool) -> None:
 def _finish(
     config: RunConfig, output: Path, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> None:
-    """Write what stands beside a finished run's model; the seal comes last, with the configuration that made it."""
+    """Write the files beside a finished model, the seal last."""
     if (output / CONFIG_FILE).read_text(encoding="utf-8") != dump(config):
         raise UserError(
             f"{output / CONFIG_FILE}: was changed while this run trained, by another training or by hand, so that the model is not "
@@ -212,7 +214,6 @@ def build_model(config: RunConfig, tokenizer: TraceTokenizer) -> CausalLM:
 
 
 def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderConfig:
-    """The decoder's configuration for a tokenizer."""
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     return DecoderConfig.from_settings(config, tokenizer.vocab_size, tokenizer.fingerprint, **ids)
 
@@ -220,10 +221,9 @@ def model_config(config: DecoderSettings, tokenizer: TraceTokenizer) -> DecoderC
 def training_account(
     config: RunConfig, tokenizer: TraceTokenizer, state: TrainerState, computed: Computed | None
 ) -> Training:
-    """Account for a finished training: its steps, examples, tokens, FLOPs and validation."""
     settings = config.train
-    kept = state.best_global_step if settings.keep_best else None
-    step = state.global_step if kept is None else kept
+    best = state.best_global_step if settings.keep_best else None
+    step = state.global_step if best is None else best
     validated = {record["step"]: record for record in state.log_history if "eval_loss" in record}
     figures = {n.removeprefix("eval_"): f for n, f in validated.get(step, {}).items() if n.startswith("eval_")}
     account: Training = {
@@ -237,7 +237,7 @@ def training_account(
         "kept_step": step,
         "stopped_early": state.global_step < settings.total_steps,
         "validation": figures or None,
-        "curve": [(at, one["eval_loss"], one["eval_exact_match"]) for at, one in validated.items()],
+        "curve": [(number, metrics["eval_loss"], metrics["eval_exact_match"]) for number, metrics in validated.items()],
         "computed": computed,
     }
     if isinstance(config.model, DecoderSettings) or tokenizer.new_ids:
@@ -246,7 +246,7 @@ def training_account(
 
 
 def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
-    """Build the rows that the run trains on, in order.
+    """Build the rows that the run trains on.
 
     Raises:
         UserError: as `ShardDataset`, nothing is trained, or the first batch has no token to learn.
@@ -256,19 +256,18 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
     rows: Rows = TraceDataset(config, tokenizer)
     if config.shards is not None:
         rows = ShardDataset(Path(config.shards), config.data, tokenizer, config.train)
-    supervised, found = config.train.supervised(), set[Role]()
+    supervised, roles = config.train.supervised(), set[Role]()
     for number in range(min(len(rows), config.train.batch_size)):
-        found |= {Role(role) for role in set(rows[number].roles.tolist())}
-        if found & supervised:
+        roles |= {Role(role) for role in set(rows[number].roles.tolist())}
+        if roles & supervised:
             return rows
     raise ConfigError(
         f"train.loss_roles [{', '.join(config.train.loss_roles)}]: no token of the first batch has such a role; "
-        f"its roles are {', '.join(role.label for role in sorted(found))}"
+        f"its roles are {', '.join(role.label for role in sorted(roles))}"
     )
 
 
 def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
-    """Log what is trained, and by which kernels."""
     count, steps = f"{parameter_count(model):,}", config.train.total_steps
     log.info("%s: %s trained parameters, %d steps", config.name, count, steps)
     advice = precision_advice(config.train.precision) if device.type == "cpu" else None
@@ -281,9 +280,9 @@ def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
 
 
 def prepare(
-    config: RunConfig, arguments: TrainingArguments, checkpoint: Sealed | None, damaged: dict[Path, str]
+    config: RunConfig, arguments: TrainingArguments, checkpoint: SealedCheckpoint | None, damaged: dict[Path, str]
 ) -> None:
-    """Prepare the run's folder on one process for all: write the settings, put checkpoints into order."""
+    """Write settings into the run's folder and sort out its checkpoints."""
     output = Path(config.output)
     _begin(config, output)
     if arguments.deepspeed is not None:
@@ -298,9 +297,8 @@ def prepare(
 
 
 def _begin(config: RunConfig, output: Path) -> None:
-    """A run's folder with its settings, and without what says that an earlier training of it has ended."""
     output.mkdir(parents=True, exist_ok=True)
     (output / SEAL).unlink(missing_ok=True)  # until training ends again
     (output / DIVERGED).unlink(missing_ok=True)
-    # Whole or not at all: other processes may be reading the one there is.
+    # Atomically, since other processes may be reading it.
     write_text(output / CONFIG_FILE, dump(config))

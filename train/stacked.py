@@ -1,5 +1,7 @@
-"""Runs of one recipe that differ in their seeds, trained at once (`models/stacked.py`): one loop of steps, and for each seed all the
-rest, so that its folder holds what it would hold alone."""
+"""Seeds of one recipe, trained in one batch dimension (`models/stacked.py`).
+
+Each seed's folder holds what it would hold if trained alone.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,6 @@ from transformers import TrainerControl, TrainerState, set_seed
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from remedy.data_gen.tokens import Tokens
-from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.mixers import find_kernels, kernels_of
 from remedy.models.model_manifest import SEAL
@@ -46,42 +47,41 @@ from remedy.train.tracking import ProgressLine, Tracking
 from remedy.train.trainer import NonFiniteLoss, RowTrainer, diverged, explained, out_of_patience
 
 log = logging.getLogger(__name__)
-ON_A_CPU = "gru"
-"""The mixer whose seeds are trained faster together on a CPU core: of the others, products or PyTorch's own fused recurrence (LSTM)
-are at the core's limit already."""
 
 
 def train_stacked(name: str, configs: Sequence[RunConfig], resume: bool = False) -> None:
-    """Train runs that differ in their seeds alone, and save each. One whose loss becomes NaN or infinite leaves the others.
+    """Train runs that differ only in their seeds, and save each.
 
-    With `resume` those that have ended are left as they are, and the others go on from the last step at which each has a checkpoint.
+    A diverged run drops out. With `resume`, ended runs stay; the others continue from their last common checkpoint.
 
     Raises:
-        UserError: as `train`, of any of them; or these runs cannot be trained at once here. The others are saved before.
-        Stopped: a signal ended them after a step, with checkpoints to resume from.
+        UserError: as `train`, for any of them, after the others are saved; or they cannot be stacked here.
+        TrainingStopped: a signal ended them, with checkpoints.
     """
     if this_process().world_size > 1:
         raise UserError(
             "train.stacked: seeds are trained at once by one process: start it alone, or remove train.stacked"
         )
     quieten(configs[0])
-    left = [config for config in configs if not (resume and _has_ended(config))]
+    unfinished = [config for config in configs if not (resume and _has_ended(config))]
     with contextlib.ExitStack() as folders:
-        for config in left:
+        for config in unfinished:
             folders.enter_context(owned(Path(config.output)))
-        if left:
-            _train(name, left, resume)
-    lost = {config.name: Path(config.output, DIVERGED) for config in configs}
-    if said := [f"{one}: {path.read_text(encoding='utf-8').strip()}" for one, path in lost.items() if path.exists()]:
-        raise UserError("\n".join(said))
+        if unfinished:
+            _train(name, unfinished, resume)
+    notes = {config.name: Path(config.output, DIVERGED) for config in configs}
+    if messages := [
+        f"{run}: {note.read_text(encoding='utf-8').strip()}" for run, note in notes.items() if note.exists()
+    ]:
+        raise UserError("\n".join(messages))
 
 
 def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
-    found = [starting_point(config, Path(config.output), resume) for config in configs]
-    places = _common_checkpoints(configs) if resume else [None] * len(configs)
+    starts = [starting_point(config, Path(config.output), resume) for config in configs]
+    common_checkpoints = _common_checkpoints(configs) if resume else [None] * len(configs)
     arguments = [training_arguments(config, 1) for config in configs]
-    for config, own, (_, damaged) in zip(configs, arguments, found):
-        prepare(config, own, None, damaged)
+    for config, arguments_of_member, (_, damaged) in zip(configs, arguments, starts):
+        prepare(config, arguments_of_member, None, damaged)
     tokenizer = build_tokenizer(configs[0].tokenizer, configs[0].data)
     models = []
     for config in configs:
@@ -89,28 +89,25 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
         models.append(cast(DecoderForCausalLM, build_model(config, tokenizer)))
     try_saving(configs[0], models[0], tokenizer)
     find_kernels(models[0].mixers(), arguments[0].device, DTYPES[configs[0].train.precision])
-    together = stack(models)  # before members change what their models' heads answer
+    stacked = stack(models)  # before members replace the heads' forward
     members = [
         Member(
             config,
             tokenizer,
             build_rows(config, tokenizer),
-            checkpoint=place,
+            checkpoint=checkpoint,
             model=model,
-            args=own,
+            args=arguments_of_member,
             callbacks=[Tracking(config), Checkpoints(config)],
         )
-        for config, place, own, model in zip(configs, places, arguments, models)
+        for config, checkpoint, arguments_of_member, model in zip(configs, common_checkpoints, arguments, models)
     ]
     stop, progress = StopOnSignal(), ProgressLine(name)
     log.info("%s: %d seeds at once", name, len(configs))
-    assert isinstance(configs[0].model, DecoderSettings)
-    if arguments[0].device.type == "cpu" and set(configs[0].model.mixers) != {ON_A_CPU}:
-        log.info("on a CPU that is no faster than one seed after another: only %s gains", ON_A_CPU)
     announce(configs[0], models[0], arguments[0].device)
     with stop, progress, explained(members[0]):
         try:
-            _steps(members, together, stop, progress)
+            _steps(members, stacked, stop, progress)
         except (torch.OutOfMemoryError, MemoryError):
             raise UserError(f"out of memory with {len(configs)} seeds at once: lower train.stacked") from None
     for member in members:
@@ -123,7 +120,7 @@ def _has_ended(config: RunConfig) -> bool:
 
 
 def _common_checkpoints(configs: Sequence[RunConfig]) -> list[Path | None]:
-    """The checkpoints of the last step at which each run has an intact one; none: all begin anew."""
+    """Return the runs' intact checkpoints of their last common step, else None."""
     intact = [[f.name for f in checkpoints(Path(c.output)) if not integrity_error(f)] for c in configs]
     latest = next((name for name in intact[0] if all(name in others for others in intact)), None)
     if latest is None and any(intact):
@@ -132,19 +129,19 @@ def _common_checkpoints(configs: Sequence[RunConfig]) -> list[Path | None]:
 
 
 class Member(RowTrainer):
-    """All of one seed's run but its steps: its state, records, validation, patience and files, which are those of a run alone.
+    """One seed of a stacked training: its run without the steps.
 
-    Its model's weights are views of the stacked ones. `checkpoint`: what it goes on from. It is `running` until its last step, until
-    its patience is out, or until its loss becomes NaN or infinite; what the steps make of its weights after that is not kept.
+    Its model's weights are views of the stacked ones. `checkpoint`: where it continues. It is `running` until its last
+    step, until its patience is out, or until it diverges; later weights are not kept.
     """
 
     def __init__(self, *given: Any, checkpoint: Path | None, **kwargs: Any) -> None:
         super().__init__(*given, **kwargs)
         self.checkpoint, self.running = checkpoint, True
 
-    def begin(self, scheduler: Any, together: torch.optim.Optimizer, number: int) -> None:
-        """As `train` does: the state, and what the callbacks do before the first step. `together`: the optimizer of all members."""
-        self.lr_scheduler, self.together, self.number = scheduler, together, number
+    def begin(self, scheduler: Any, optimizer: torch.optim.Optimizer, number: int) -> None:
+        """Start like `Trainer.train`; the optimizer is that of all members."""
+        self.lr_scheduler, self.stacked_optimizer, self.number = scheduler, optimizer, number
         self.model_wrapped = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         steps = self.args.max_steps
         self._init_training_state(steps, steps, 1, str(self.checkpoint) if self.checkpoint else None, None)
@@ -153,12 +150,11 @@ class Member(RowTrainer):
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
 
     def read(self, mask: Tensor, seconds: float) -> None:
-        """Count its rows of a batch, by their attention mask (B, T), and the time that they were waited for."""
+        """Count its rows of a batch, by attention mask (B, T), and seconds waited."""
         self.count(example_lengths({"attention_mask": mask}))
         self._data_seconds += seconds
 
     def stepped(self, epoch: float, loss: Tensor) -> None:
-        """Another step is made, with this loss."""
         self.control = self.callback_handler.on_step_begin(self.args, self.state, self.control)
         self.state.global_step += 1
         self.state.epoch = epoch
@@ -166,7 +162,10 @@ class Member(RowTrainer):
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
 
     def record(self, losses: Tensor, norm: Tensor, learning_rate: float) -> dict[str, float] | None:
-        """Log the mean loss, given the sum of those since the last record; None if it is not time for that, or it is lost."""
+        """Log and return the mean loss, given the sum since the last record.
+
+        None if logging is not due or the loss is not finite.
+        """
         if not self.control.should_log:
             return None
         steps = self.state.global_step - self._globalstep_last_logged
@@ -179,7 +178,7 @@ class Member(RowTrainer):
 
     @contextlib.contextmanager
     def unless_lost(self) -> Iterator[None]:
-        """Around what looks at its losses: one that is NaN or infinite ends it, and its folder says so, as that of a run alone."""
+        """End this member if the block finds a NaN or infinite loss."""
         try:
             yield
         except NonFiniteLoss as error:
@@ -188,33 +187,33 @@ class Member(RowTrainer):
             self.end()
 
     def end(self) -> None:
-        """No further step is its own."""
         self.running = False
         self.store_flos()
         self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
 
     def keep(self, count: int) -> None:
-        """Save its model, and say that it was trained at once with others, `count` in all."""
+        """Save its model, with a note that `count` seeds were stacked."""
         device, decoder = self.args.device, cast(DecoderForCausalLM, self.model)
-        how = f"stacked with {count - 1} other seeds"
+        note = f"stacked with {count - 1} other seeds"
         if device.type == "cuda":
-            how += ": short convolutions by PyTorch, and no scan by mamba-ssm"
+            note += ": short convolutions by PyTorch, and no scan by mamba-ssm"
         kernels = kernels_of(decoder.mixers(), device, DTYPES[self.config.train.precision])
-        why = "seeds are stacked, and each has a loss of its own"
-        mixers = {mixer: f"{path}; {how}" for mixer, path in kernels.items()}
-        keep_trained(self, {"mixers": mixers, "all_logits": why})
+        reason = "seeds are stacked, and each has a loss of its own"
+        mixers = {mixer: f"{path}; {note}" for mixer, path in kernels.items()}
+        keep_trained(self, {"mixers": mixers, "all_logits": reason})
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         assert self.lr_scheduler is not None
-        own = unstacked_state(self.together.state_dict(), self.number)
+        own = unstacked_state(self.stacked_optimizer.state_dict(), self.number)
         torch.save(own, Path(output_dir, OPTIMIZER_NAME))
         torch.save(self.lr_scheduler.state_dict(), Path(output_dir, SCHEDULER_NAME))
 
 
 def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSignal, progress: ProgressLine) -> None:
-    """Make the steps of all members at once, and after each let every member do what a run alone does then.
+    """Make all members' steps, and let each log, validate and save.
 
-    A member ends by itself, and is then kept, unless it is lost; training ends with the last of them."""
+    A member that ends is saved, unless it diverged. Training ends with the last member.
+    """
     first, count = members[0], len(members)
     args, smoothing = first.args, first.config.train.label_smoothing_factor
     model = first.accelerator.prepare_model(model, evaluation_mode=True)
@@ -223,25 +222,25 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
     optimizer, scheduler = first.create_optimizer(model), first.create_scheduler(args.max_steps)
     for number, member in enumerate(members):
         member.begin(scheduler, optimizer, number)
-        for own, together in zip(member.model.parameters(), model.parameters(), strict=True):  # type: ignore[union-attr]
-            own.data = together.data[number]
+        for parameter, stacked in zip(member.model.parameters(), model.parameters(), strict=True):  # type: ignore[union-attr]
+            parameter.data = stacked.data[number]
     if first.checkpoint is not None:
         _load(members, optimizer, scheduler)
     state, control = TrainerState(global_step=first.state.global_step, max_steps=args.max_steps), TrainerControl()
     for callback in (stop, progress):
         callback.on_train_begin(args, state, control)
-    sums, ended = torch.zeros(count, device=args.device), time.perf_counter()
+    sums, last_end = torch.zeros(count, device=args.device), time.perf_counter()
     for batch in _batches(members, state.global_step):
         running = [(number, member) for number, member in enumerate(members) if member.running]
         if not running:
             break
         for number, member in running:
-            member.read(batch["attention_mask"].chunk(count)[number], time.perf_counter() - ended)
+            member.read(batch["attention_mask"].chunk(count)[number], time.perf_counter() - last_end)
         batch = {name: part.to(args.device, non_blocking=True) for name, part in batch.items()}
         ids, labels, mask = (batch[name] for name in ("input_ids", "labels", "attention_mask"))
         total, tokens = losses(model, ids, labels, mask, smoothing, batch.get("loss_weights"))
-        each = total / tokens.clamp(min=1)
-        each.sum().backward()
+        mean_losses = total / tokens.clamp(min=1)
+        mean_losses.sum().backward()
         norms = clip_by_member(model.parameters(), args.max_grad_norm)
         optimizer.step()
         rate = float(scheduler.get_last_lr()[0])
@@ -250,13 +249,13 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
         state.global_step += 1
         for callback in (stop, progress):
             callback.on_step_end(args, state, control)
-        sums = sums + each.detach()
+        sums = sums + mean_losses.detach()
         for number, member in running:
-            member.stepped(state.global_step / args.max_steps, each.detach()[number])
+            member.stepped(state.global_step / args.max_steps, mean_losses.detach()[number])
         logs = [member.record(sums[number], norms[number], rate) for number, member in running]
-        if logged := [one for one in logs if one is not None]:
+        if logged := [record for record in logs if record is not None]:
             sums = torch.zeros_like(sums)
-            mean, speed = (sum(one[key] for one in logged) for key in ("loss", "tokens_per_second"))
+            mean, speed = (sum(record[key] for record in logged) for key in ("loss", "tokens_per_second"))
             progress.on_log(args, state, control, logs={"loss": mean / len(logged), "tokens_per_second": speed})
         _validate(members)
         _save([member for _, member in running if member.running], control.should_save)
@@ -266,7 +265,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
                 member.keep(count)
         if control.should_training_stop:
             break
-        ended = time.perf_counter()
+        last_end = time.perf_counter()
     for member in members:
         if member.running:
             member.end()
@@ -274,7 +273,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
 
 
 def _batches(members: Sequence[Member], start: int) -> DataLoader[dict[str, Tensor]]:
-    """Batches from step `start` on: row i of each member, in the order of its own seed, as (M B, T), the first member's rows first."""
+    """Yield batches (M B, T) from step `start` on, the first member's rows first."""
     args, size = members[0].args, members[0].args.per_device_train_batch_size
     return DataLoader(
         cast(Any, StackDataset(*(cast(Rows, member.train_dataset) for member in members))),
@@ -291,7 +290,7 @@ def _collated(collator: Collator, rows: Sequence[tuple[Tokens, ...]]) -> dict[st
 
 
 def _validate(members: Sequence[Member]) -> None:
-    """Validate those whose turn it is. That is no part of training's speed, be it another member's."""
+    """Validate members that are due; no member's speed counts the time."""
     begin, since = time.perf_counter(), [member._since for member in members]
     for member in members:
         if member.running and member.control.should_evaluate:
@@ -301,10 +300,12 @@ def _validate(members: Sequence[Member]) -> None:
         member._since = before + time.perf_counter() - begin
 
 
-def _save(members: Sequence[Member], asked: bool) -> None:
-    """Save all when one does, so that there are steps at which each has a checkpoint to go on from: all first, then seals, so that what
-    a kill leaves unsealed of some is sealed of none, unless it comes between two seals."""
-    if asked or any(member.control.should_save for member in members):
+def _save(members: Sequence[Member], stopping: bool) -> None:
+    """Save all members if one is due, for common checkpoints.
+
+    All are saved before any is sealed: a kill leaves none sealed, unless it comes between two seals.
+    """
+    if stopping or any(member.control.should_save for member in members):
         for member in members:
             with member.unless_lost():
                 member._save_checkpoint(member.model, None)
@@ -323,20 +324,19 @@ def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler
 
 
 def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """AdamW's state dict over stacked parameters, of those of members."""
     first = states[0]["state"]
-    together = {
+    stacked = {
         number: {
-            key: torch.stack([one["state"][number][key] for one in states]) if value.ndim else value
+            key: torch.stack([state["state"][number][key] for state in states]) if value.ndim else value
             for key, value in moments.items()
         }
         for number, moments in first.items()
     }
-    return {**states[0], "state": together}
+    return {**states[0], "state": stacked}
 
 
 def unstacked_state(state: dict[str, Any], member: int) -> dict[str, Any]:
-    """AdamW's state dict of one member; the count of steps is that of all."""
+    """Return one member's AdamW state dict."""
     own = {
         number: {key: value[member].clone() if value.ndim else value for key, value in moments.items()}
         for number, moments in state["state"].items()

@@ -1,12 +1,13 @@
-"""A run's figures: on the screen, in `metrics.jsonl`, and on W&B, which never fails a run."""
+"""Metrics on the terminal, in `metrics.jsonl` and on W&B, whose failures are logged."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,10 @@ from remedy.train.validation import Sample
 log = logging.getLogger(__name__)
 RUN_ID = "wandb-id"
 PROGRESS = ("tokens", "examples", "flops")
-"""Axes beside W&B's own step: figures can be drawn against any of them."""
+"""Horizontal axes of W&B charts besides its step."""
 
 
-def _named(record: dict[str, Any]) -> dict[str, Any]:
-    """Put a record's figures under `train/`, `eval/` (validation) and `progress/`."""
+def _with_sections(record: dict[str, Any]) -> dict[str, Any]:
     named = {}
     for key, value in record.items():
         if key in PROGRESS:
@@ -37,10 +37,10 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def log_evaluation(config: RunConfig, summary: Path) -> None:
-    """Add an evaluation to its training's W&B run: a table of the summary's conditions, and the records as an artifact."""
-    run = _open_training(config)
-
-    def add() -> None:
+    """Add an evaluation's conditions and records to its training's W&B run."""
+    if (run := _open_training(config)) is None:
+        return
+    with _quietly():
         import pandas as pd
         import wandb
 
@@ -53,37 +53,28 @@ def log_evaluation(config: RunConfig, summary: Path) -> None:
         run.log_artifact(records)
         run.finish()
 
-    _quietly(run, add)
-
 
 def log_report(tracking: TrackingSettings, name: str, folder: Path) -> None:
-    """Put a report on W&B as a run of its own in the runs' group: a table of its verdicts, its figures, its files as an artifact."""
-    run = _open(tracking, folder, name, job_type="report")
-
-    def add() -> None:
+    """Log a report to W&B as its own run."""
+    if (run := _open(tracking, folder, name, job_type="report")) is None:
+        return
+    with _quietly():
         import pandas as pd
         import wandb
 
         figures = sorted((folder / "figures").glob("*.png"))
-        verdicts = pd.DataFrame(json.loads((folder / "report.json").read_text(encoding="utf-8"))["verdicts"]).astype(
-            str
-        )
+        verdicts = pd.DataFrame(json.loads((folder / "report.json").read_text(encoding="utf-8"))["verdicts"])
         shown: dict[str, Any] = {f"report/{path.stem}": wandb.Image(str(path)) for path in figures}
-        run.log({"report/verdicts": wandb.Table(dataframe=verdicts), **shown})
+        run.log({"report/verdicts": wandb.Table(dataframe=verdicts.astype(str)), **shown})
         files = wandb.Artifact(f"report-{tracking.group or 'runs'}", type="report")
         for path in [*sorted(p for p in folder.glob("*") if p.suffix in (".md", ".html")), *figures]:
             files.add_file(str(path), name=path.relative_to(folder).as_posix())
         run.log_artifact(files)
         run.finish()
 
-    _quietly(run, add)
-
 
 def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any) -> Any:
-    """A W&B run, online when a key is configured and offline otherwise (`wandb sync` sends it later).
-
-    None if the settings say so, or if it fails.
-    """
+    """Open a W&B run, offline without a key; None if off or failed."""
     if not tracking.wandb:
         return None
     try:
@@ -109,7 +100,7 @@ def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any
 
 
 def _open_training(run: RunConfig, **options: Any) -> Any:
-    """The W&B run of a training, the same one when it is resumed and evaluated."""
+    """Open a training's W&B run, the same for resume and evaluation."""
     if not run.tracking.wandb:
         return None
     folder = Path(run.output)
@@ -121,27 +112,23 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
     return _open(run.tracking, folder, run.name, id=number, resume="allow", **options)
 
 
-def _quietly(run: Any, action: Callable[[], Any]) -> bool:
-    """Do something with a W&B run if there is one; a failure ends the tracking, not the run."""
-    if run is None:
-        return True
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Log errors of W&B in place of raising them."""
     try:
-        action()
-        return True
+        yield
     except Exception as error:
         log.warning("W&B stopped (%s: %s); the run goes on", type(error).__name__, error)
-        return False
 
 
 METRICS = "metrics.jsonl"
 
 
 class Tracking(TrainerCallback):
-    """Appends every record of a loss, of training or validation, to `metrics.jsonl`, and sends all to W&B with `tracking.wandb`, as one
-    run over all resumes; on the main process only. On resume, records after the checkpoint are dropped first.
+    """Callback that appends records with a loss to `metrics.jsonl` and sends all to W&B.
 
-    A record is what training logs (loss, learning rate, gradient norm, tokens per second, ...; `eval_...` of validation), with the
-    `tokens` and `flops` so far.
+    A record has what training logs (loss, learning rate, ...; `eval_...` of validation), and `tokens` and `flops` so
+    far. Only the main process writes. Resume drops records after the checkpoint.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -151,9 +138,9 @@ class Tracking(TrainerCallback):
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
             step = state.global_step
-            kept = [record for record in read_metrics(self.path) if step and record["step"] <= step]
-            write_text(self.path, "".join(json.dumps(record) + "\n" for record in kept))
-            # Runs of seeds that are trained at once are open at the same time.
+            records = [record for record in read_metrics(self.path) if step and record["step"] <= step]
+            write_text(self.path, "".join(json.dumps(record) + "\n" for record in records))
+            # create_new: stacked seeds have open runs at the same time.
             settings = self.config.model_dump(mode="json")
             self.run = _open_training(self.config, config=settings, job_type="train", reinit="create_new")
 
@@ -168,13 +155,15 @@ class Tracking(TrainerCallback):
                 with writing(self.path), self.path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"step": state.global_step, **record}) + "\n")
             examples = state.global_step * self.config.train.batch_size * self.config.train.pack
-            self._send(_named({**record, "examples": examples}), state.global_step)
+            self._send(_with_sections({**record, "examples": examples}), state.global_step)
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        _quietly(self.run, lambda: self.run.finish())
+        if self.run is not None:
+            with _quietly():
+                self.run.finish()
 
     def samples(self, step: int, samples: list[Sample]) -> None:
-        """Send W&B a table of validation rows: the true text beside the model's likeliest tokens."""
+        """Send W&B a table of true and predicted validation rows."""
         if self.run is not None:
             import wandb
 
@@ -183,12 +172,15 @@ class Tracking(TrainerCallback):
             self._send({"eval/samples": table}, step)
 
     def _send(self, record: dict[str, Any], step: int) -> None:
-        if not _quietly(self.run, lambda: self.run.log(record, step=step)):
-            self.run = None
+        run, self.run = self.run, None
+        if run is not None:
+            with _quietly():
+                run.log(record, step=step)
+                self.run = run
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a metrics file up to a line that is none: a last one that a kill cut off, or damage."""
+    """Read a metrics file's records, up to the first damaged line."""
     records: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
         try:
@@ -206,7 +198,10 @@ def _has_loss(record: dict[str, Any]) -> bool:
 
 
 class ProgressLine(TrainerCallback):
-    """Step, loss, tokens per second and time left. A context, so that the terminal is left in order however training ends."""
+    """Callback that shows step, loss, speed and time left.
+
+    On leaving its context the terminal is restored.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -247,9 +242,9 @@ class ProgressLine(TrainerCallback):
             shares = ", ".join(f"{role} {share:.1%}" for role, share in right.items())
             self.figures[kind] = f"validation loss {logs['eval_loss']:.4g}, right: {shares}"
         else:
-            left = duration(self.speed.left(state.global_step, state.max_steps))
-            said = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s"
-            self.figures[kind] = f"{said}, {left} left" if left else said
+            time_left = duration(self.speed.left(state.global_step, state.max_steps))
+            text = f"loss {logs['loss']:.4g}, {logs['tokens_per_second']:,.0f} tokens/s"
+            self.figures[kind] = f"{text}, {time_left} left" if time_left else text
         for task in self.live.task_ids:
             self.live.update(task, figures=", ".join(filter(None, self.figures.values())))
         if not self.live.task_ids:

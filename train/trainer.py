@@ -1,5 +1,4 @@
-"""Hugging Face's Trainer on rows in index order, with speed and data-wait figures, that stops at a NaN or infinite loss; and what a
-user can put right in a training, in words that say how."""
+"""Hugging Face's Trainer on rows in order, and messages for its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
-from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
@@ -31,7 +29,7 @@ from remedy.processes import this_process
 from remedy.settings import UserError
 from remedy.train.checkpoints import latest_intact
 from remedy.train.config import DIVERGED, RunConfig
-from remedy.train.data import Collator, Rows, by_length, example_lengths
+from remedy.train.data import Collator, by_length, example_lengths
 from remedy.train.losses import Head, mean_loss
 from remedy.train.masters import MasterWeights
 from remedy.train.processes import largest, summed
@@ -39,16 +37,16 @@ from remedy.train.validation import Sample, Validation, validation_rows
 
 log = logging.getLogger(__name__)
 NO_MEMORY = ("allocate memory", "DataLoader worker")
-"""What errors say of a want of memory that have no class of their own; a worker that makes examples is killed for it."""
+"""Texts of RuntimeErrors for lack of memory, which also kills data workers."""
 
 
 @contextlib.contextmanager
 def saving(folder: Path) -> Iterator[None]:
-    """Makes what a full disk does to the libraries that save tensors an error of the system, or a user's, that names the folder.
+    """Make a full disk's errors in saving tensors name the folder.
 
     Raises:
-        OSError: the system's error, where the library says which.
-        UserError: where it does not.
+        OSError: the library names the system's error.
+        UserError: it does not.
     """
     with writing(folder):
         try:
@@ -73,24 +71,27 @@ class NonFiniteLoss(Exception):
 
 
 def out_of_patience(state: TrainerState, every: float | None, patience: int | None) -> bool:
-    """Say if so many validations, one `every` steps, have brought nothing better."""
+    """Say if the last `patience` validations, one `every` steps, brought no improvement."""
     if patience is None or not every or state.best_global_step is None:
         return False
     return state.global_step - state.best_global_step >= patience * every
 
 
 class RowTrainer(Trainer):
-    """Reads rows in index order, those of a step in pieces of like lengths, validates, and saves what is better than before; logs
-    tokens per second over all processes, the share of time spent on data, and MFU.
+    """Trainer on rows in index order that validates and stops at non-finite losses.
 
-    `show`: receiver of samples after each validation. `peak`: FLOP/s of one device, for MFU (model FLOP utilisation; Chowdhery et al.,
-    "PaLM", 2022, appendix B). `shape`: (rows, tokens) of the last batch. A pretrained model must hold packed examples apart, which is
-    tried before the first step. So is training without the logits of all tokens (`train/losses.py`; `all_logits`: why not). A
-    checkpoint is only saved, and a record only logged, after all losses so far were finite.
+    It logs tokens per second over all processes, the share of time spent on data, and MFU (model FLOP utilisation;
+    Chowdhery et al., "PaLM", 2022, appendix B). Losses are checked before every log and checkpoint. Before a pretrained
+    model's first step, it tests if packed examples stay apart and if all logits are needed (`train/losses.py`;
+    `all_logits`: why).
+
+    `show`: receives samples after each validation. `peak`: FLOP/s of one device. `shape`: (rows, tokens) of the last
+    batch.
 
     Raises:
-        UserError: an example, or here one of validation, is longer than the model's table of positions; labels are to be smoothed of
-            a model whose own loss is used; or as `validation_rows`.
+        UserError: an example is longer than the model's table of positions, label smoothing or loss weights meet a
+            model that uses
+        its own loss, or as `validation_rows`.
     """
 
     def __init__(
@@ -140,19 +141,15 @@ class RowTrainer(Trainer):
         self._since = time.perf_counter()
         self._losses: list[tuple[int, torch.Tensor]] = []
 
-    def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int]:
-        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
-        return SequentialSampler(dataset)
-
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
-        """Name the parameters that weight decay shrinks: all but norms, biases, and the decay rates that mixers name."""
-        left_alone = {
+        """Name the parameters with weight decay: no norms, biases or mixers' exceptions."""
+        undecayed = {
             f"{name}.{parameter}"
             for name, module in model.named_modules()
             if isinstance(module, Mixer)
             for parameter in module.undecayed
         }
-        return [name for name in super().get_decay_parameter_names(model) if name not in left_alone]
+        return [name for name in super().get_decay_parameter_names(model) if name not in undecayed]
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -162,16 +159,16 @@ class RowTrainer(Trainer):
         self._data_seconds += time.perf_counter() - begin
         if items is not None and "loss_weights" in batches[0]:
             items = summed(torch.stack([batch["loss_weights"][:, 1:].sum() for batch in batches]).sum()).to(device)
-        if items is not None:  # a step with nothing to learn has a loss of zero, also by a model that computes its own
+        if items is not None:  # so that a step without supervised tokens has loss 0, also with the model's own loss
             items = torch.as_tensor(items).clamp(min=1)
-        if self.model_accepts_loss_kwargs:  # else its loss would be a mean of the pieces' means
+        if self.model_accepts_loss_kwargs:  # otherwise its loss is a mean of the pieces' means
             batches = by_length(batches, cast(Collator, self.data_collator))
         for batch in batches:
             self.count(example_lengths(batch))
         return batches, items
 
     def count(self, lengths: list[int]) -> None:
-        """Add examples of these lengths to what was read.
+        """Add examples of these lengths to tokens and FLOPs.
 
         Raises:
             UserError: one is longer than the model's table of positions.
@@ -184,11 +181,11 @@ class RowTrainer(Trainer):
         self.current_flos += round(flops)
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Nothing more: operations are counted with the tokens."""
+        """Return 0: `count` adds the FLOPs."""
         return 0
 
     def store_flos(self) -> None:
-        """Add the operations and tokens of all processes to the state, which checkpoints keep."""
+        """Add FLOPs and tokens of all processes to the state."""
         tokens, flops = summed(torch.tensor([self.current_tokens, self.current_flos], dtype=torch.float64)).tolist()
         self.state.num_input_tokens_seen += round(tokens)
         self.state.total_flos += flops
@@ -212,7 +209,7 @@ class RowTrainer(Trainer):
             return super().compute_loss(model, inputs, *args, **kwargs)
 
     def _try(self, model: Any) -> None:
-        """On every process, of the model as it is trained: under ZeRO-3 no process has it whole."""
+        """Test the model on every process: under ZeRO-3 none has it whole."""
         assert self.head is not None
         model.eval()
         with self.compute_loss_context_manager():
@@ -246,26 +243,26 @@ class RowTrainer(Trainer):
         super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The figures of validation as `eval_...`, logged. It draws no random number, so that training goes on as without it."""
+        """Validate, log and return `eval_...` metrics, without drawing random numbers."""
         assert self.validation is not None
         begin = time.perf_counter()
         self.check_losses()
         model = self.model_wrapped
         model.eval()
         with self.compute_loss_context_manager():
-            found = self.validation.figures(cast(CausalLM, model), self.args.device, this_process(), self.head)
+            metrics = self.validation.figures(cast(CausalLM, model), self.args.device, this_process(), self.head)
             if self.show is not None:
                 samples = self.validation.samples(cast(CausalLM, model), self.args.device, self.tokenizer)
                 self.show(self.state.global_step, samples)
         model.train()
-        figures = {f"eval_{name}": value for name, value in found.items()}
+        figures = {f"eval_{name}": value for name, value in metrics.items()}
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         self._since += time.perf_counter() - begin  # not a part of training's speed
         return figures
 
     def ended_early(self, checkpoint: Path | None) -> bool:
-        """Say if a checkpoint is the end of a run whose patience was out; then its state becomes this trainer's."""
+        """Say if a checkpoint's run is out of patience; if so, load its state."""
         if checkpoint is None or self.patience is None:
             return False
         state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
@@ -289,16 +286,17 @@ class RowTrainer(Trainer):
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # inside Accelerate's wrapper
-        whole = optimizer.restored() if isinstance(optimizer, MasterWeights) else contextlib.nullcontext()
-        with saving(Path(output_dir or self.args.output_dir or ".")), whole:
+        float32_weights = optimizer.restored() if isinstance(optimizer, MasterWeights) else contextlib.nullcontext()
+        with saving(Path(output_dir or self.args.output_dir or ".")), float32_weights:
             super().save_model(output_dir, _internal_call)
 
     def check_losses(self) -> None:
-        """Look at the losses since the last look, all at once: asking after every step would make a GPU wait.
+        """Check all losses since the last check.
 
         Raises:
-            NonFiniteLoss: on every process, if the loss of any process was NaN or infinite.
+            NonFiniteLoss: on every process, if any process had a NaN or infinite loss.
         """
+        # All at once, since a look after every step would make a GPU wait.
         recent, self._losses = self._losses, []
         bad = 0
         if recent and not math.isfinite(float(torch.stack([loss for _, loss in recent]).sum())):
@@ -310,7 +308,7 @@ class RowTrainer(Trainer):
 
 @contextlib.contextmanager
 def explained(trainer: RowTrainer) -> Iterator[None]:
-    """Turns what a user can put right during training into a message that says how."""
+    """Turn training errors that a user can correct into messages."""
     config, settings = trainer.config, trainer.config.train
     try:
         yield
@@ -318,12 +316,14 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
         if this_process().is_main:
             Path(config.output, DIVERGED).write_text(f"step {error.step}\n", encoding="utf-8")
         raise UserError(diverged(error, trainer)) from None
-    except UserError as error:  # a worker of the DataLoader sends it as a text that ends with the error's own
-        found = str(error)
-        raise UserError(found.rsplit("Error: ", 1)[-1].strip() if found.startswith("Caught ") else found) from None
+    except UserError as error:  # of a DataLoader worker, the text ends with the original message
+        message = str(error)
+        raise UserError(
+            message.rsplit("Error: ", 1)[-1].strip() if message.startswith("Caught ") else message
+        ) from None
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-        if not known and not any(words in str(error) for words in NO_MEMORY):
+        out_of_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+        if not out_of_memory and not any(words in str(error) for words in NO_MEMORY):
             raise
         batch, length = trainer.shape or (settings.batch_size, 0)
         raise UserError(
@@ -335,12 +335,9 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
 
 
 def diverged(error: NonFiniteLoss, trainer: RowTrainer) -> str:
-    """Explain a loss that is NaN or infinite."""
-    step, size = error.step, trainer.config.train.batch_size
-    examples = cast(Rows, trainer.train_dataset).describe(range((step - 1) * size, step * size))
-    kept, _ = latest_intact(Path(trainer.config.output))
-    rest = f"{kept.path.name} is the last good checkpoint" if kept else "no checkpoint was written before"
+    checkpoint, _ = latest_intact(Path(trainer.config.output))
+    advice = f"{checkpoint.path.name} is the last good checkpoint" if checkpoint else "no checkpoint was written before"
     return (
-        f"step {step}: the loss is NaN or infinite ({examples}); {rest}. Lower train.learning_rate or "
+        f"step {error.step}: the loss is NaN or infinite; {advice}. Lower train.learning_rate or "
         "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
     )

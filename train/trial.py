@@ -1,5 +1,4 @@
-"""Cost of a training before it begins: tokens and FLOPs of the first rows of each stage, and optimizer steps that are really made on
-them."""
+"""Cost of a training, estimated from a few real steps."""
 
 from __future__ import annotations
 
@@ -24,12 +23,14 @@ from remedy.train.run import build_model, build_rows, quieten
 from remedy.train.trainer import RowTrainer, explained
 
 SECONDS = 5.0
-"""After so many no further step is begun."""
+"""Seconds after which no further step begins."""
 
 
 class Cost(NamedTuple):
-    """Cost of one run. `tokens`: without padding; `computed`: with it; `memory`: bytes of a process at its peak. None is not known;
-    `remark` says why."""
+    """Cost of one run; None is unknown, and `remark` says why.
+
+    `tokens`: without padding. `computed`: with padding. `memory`: peak bytes of a process.
+    """
 
     tokens: float | None = None
     computed: float | None = None
@@ -40,8 +41,6 @@ class Cost(NamedTuple):
 
 
 class _Sample(Rows):
-    """Rows that are there."""
-
     def __init__(self, rows: Sequence[Tokens]) -> None:
         self.rows = rows
 
@@ -53,8 +52,10 @@ class _Sample(Rows):
 
 
 class _Clock(TrainerCallback):
-    """Seconds at which training began and steps ended: on a CPU those of the processor for each thread, which hang less on what else
-    it does. It ends training when its time is over, and lets nothing be saved."""
+    """Callback that notes the times of steps, saves nothing and ends after SECONDS.
+
+    On a CPU, time is process time per thread, which depends less on other programs.
+    """
 
     def __init__(self) -> None:
         self.begin, self.times = time.perf_counter(), list[float]()
@@ -78,51 +79,55 @@ class _Clock(TrainerCallback):
 
 
 def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
-    """Find the cost of a run by steps in this process, which reads its share of each batch. Validation is not counted.
+    """Estimate a run's cost by steps in this process, without validation.
 
-    `processes`: those that train it; `threads`: where the run does not say.
+    `processes`: those that share each batch. `threads`: the run's default.
     """
     torch.set_num_threads(threads)
     quieten(config)
-    left_out = [key for key in ("deepspeed", "torch_compile") if getattr(config.train, key)]
-    found = Cost(remark=f"measured without {' and '.join(left_out)}" if left_out else "")
-    usual = {"evaluate_every": None, "keep_best": None, "patience": None, "validation_examples": 256}
-    alone = {"deepspeed": None, "torch_compile": False, "batch_size": max(1, config.train.batch_size // processes)}
-    changes = {f"train.{key}": value for key, value in {**usual, **alone}.items()}
+    unmeasured = [key for key in ("deepspeed", "torch_compile") if getattr(config.train, key)]
+    estimate = Cost(remark=f"measured without {' and '.join(unmeasured)}" if unmeasured else "")
+    validation = {"evaluate_every": None, "keep_best": None, "patience": None, "validation_examples": 256}
+    one_process = {
+        "deepspeed": None,
+        "torch_compile": False,
+        "batch_size": max(1, config.train.batch_size // processes),
+    }
+    changes = {f"train.{key}": value for key, value in {**validation, **one_process}.items()}
     with tempfile.TemporaryDirectory() as folder:
-        mine = config.changed({**changes, "output": folder, "tracking": {"wandb": False}})
-        ends = mine.train.stage_ends()
+        trial_config = config.changed({**changes, "output": folder, "tracking": {"wandb": False}})
+        ends = trial_config.train.stage_ends()
         steps = [end - start for start, end in zip([0, *ends], ends)]
         try:
-            tokenizer = build_tokenizer(mine.tokenizer, mine.data)
-            batches, making = _first_batches(build_rows(mine, tokenizer), mine)
+            tokenizer = build_tokenizer(trial_config.tokenizer, trial_config.data)
+            batches, making = _first_batches(build_rows(trial_config, tokenizer), trial_config)
             tokens = [sum(row.size for row in batch) for batch in batches]
-            found = found._replace(tokens=processes * _over(steps, tokens))
-            set_seed(mine.train.seed)
-            model = build_model(mine, tokenizer)
+            estimate = estimate._replace(tokens=processes * _total(steps, tokens))
+            set_seed(trial_config.train.seed)
+            model = build_model(trial_config, tokenizer)
             flops = [training_flops(model).of([part.size for row in b for part in parted(row)]) for b in batches]
-            found = found._replace(flops=processes * _over(steps, flops))
-            # Twice each, since the first step of a width is slower.
-            short = mine.changed({"train.max_steps": 2 * len(batches), "train.curriculum": ()})
+            estimate = estimate._replace(flops=processes * _total(steps, flops))
+            # Each batch twice, since the first step of a width is slower.
+            short = trial_config.changed({"train.max_steps": 2 * len(batches), "train.curriculum": ()})
             sample, clock = _Sample([row for batch in batches for row in [*batch, *batch]]), _Clock()
             arguments = training_arguments(short, 1)
             trainer = RowTrainer(short, tokenizer, sample, model=model, args=arguments, callbacks=[clock])
             computed = [_computed(batch, short, cast(Collator, trainer.data_collator)) for batch in batches]
-            found = found._replace(computed=processes * _over(steps, computed))
+            estimate = estimate._replace(computed=processes * _total(steps, computed))
             with explained(trainer):
                 trainer.train()
         except UserError as error:
-            return found._replace(remark=f"not measured: {str(error).partition(' (')[0]}")
+            return estimate._replace(remark=f"not measured: {str(error).partition(' (')[0]}")
     seconds = _seconds(clock, computed)
-    together = max if mine.train.dataloader_num_workers else sum
-    each = [together(pair) for pair in zip(seconds, making)]
-    return found._replace(seconds=_over(steps, each), memory=_peak(arguments.device))
+    combine = max if trial_config.train.dataloader_num_workers else sum
+    seconds_of_step = [combine(pair) for pair in zip(seconds, making)]
+    return estimate._replace(seconds=_total(steps, seconds_of_step), memory=_peak(arguments.device))
 
 
 def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], list[float]]:
-    """The first batch of each stage, and how long a worker takes to make it."""
+    """Return each stage's first batch, and a worker's seconds to make it."""
     size, batches, making = config.train.batch_size, [], []
-    rows.__getitems__(range(size))  # what is begun at its first use is no part of a step's time
+    rows.__getitems__(range(size))  # a warm-up, which is not timed
     for start in [0, *config.train.stage_ends()[:-1]]:
         begin = time.perf_counter()
         batches.append(rows.__getitems__(range(start * size, (start + 1) * size)))
@@ -131,20 +136,19 @@ def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], l
 
 
 def _seconds(clock: _Clock, computed: Sequence[int]) -> list[float]:
-    """The time of a step of each stage; of those that were not reached, in proportion to their tokens."""
+    """Return each stage's seconds per step; stages not reached go by tokens."""
     times = [after - before for before, after in zip(clock.times, clock.times[1:])]
-    seconds = [min(times[place : place + 2]) for place in range(0, len(times), 2)]
+    seconds = [min(times[index : index + 2]) for index in range(0, len(times), 2)]
     rate = seconds[-1] / computed[len(seconds) - 1]
     return seconds + [rate * tokens for tokens in computed[len(seconds) :]]
 
 
-def _over(steps: Sequence[int], each: Sequence[float]) -> float:
-    """The sum over all steps of what a step of each stage has."""
-    return float(sum(count * one for count, one in zip(steps, each)))
+def _total(steps: Sequence[int], per_step: Sequence[float]) -> float:
+    return float(sum(count * value for count, value in zip(steps, per_step)))
 
 
 def _computed(batch: Sequence[Tokens], config: RunConfig, collator: Collator) -> int:
-    """Tokens of a step with its padding, in the pieces that it is computed in."""
+    """Count a step's tokens with padding, in its pieces."""
     sizes, settings = [row.size for row in batch], config.train
     if settings.pack == 1:
         sizes.sort(reverse=True)

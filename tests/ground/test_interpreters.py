@@ -35,10 +35,8 @@ STARTS = {
     "remedy/processes.py worker_pool: multiprocessing.get_context('spawn')",
     "remedy/processes.py worker_pool: ProcessPoolExecutor(workers)",
     "data_gen/shards.py _written_by_workers: multiprocessing.get_context('spawn')",
-    "launch/runner.py _context: multiprocessing.get_context('spawn')",
-    "launch/runner.py _context: multiprocessing.get_context('forkserver')",
-    "launch/plan_cost.py _measured: multiprocessing.get_context('spawn')",
-    "launch/plan_cost.py _measured: multiprocessing.get_context('forkserver')",
+    "launch/runner.py process_context: multiprocessing.get_context('spawn')",
+    "launch/runner.py process_context: multiprocessing.get_context('forkserver')",
     "launch/plan_cost.py _measured: ProcessPoolExecutor(1)",
     # No interpreter begins: a fork, and the path of the one that runs us.
     "data_gen/execution/server.py _run: os.fork()",

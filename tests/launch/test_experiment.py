@@ -9,7 +9,7 @@ import yaml
 from remedy.checksums import read_json
 from remedy.launch.experiment import ExperimentConfig, Group, members
 from remedy.launch.jobs import Job, expand, prepare
-from remedy.launch.runner import set_out
+from remedy.launch.runner import record_plan
 from remedy.models.config import DecoderSettings
 from remedy.settings import ConfigError, UserError, apply_changes, build, load
 from tests.eval.made_records import made, write_evaluation
@@ -134,14 +134,14 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_compared_is_written_down_before_the_runs_and_not_after_them(tmp_path: Path) -> None:
     config = experiment(output=str(tmp_path / "early"), groups__g__evaluate_runs={})
-    set_out(config, expand(config, "e"))
+    record_plan(config, expand(config, "e"))
     plan = read_json(tmp_path / "early" / "plan.json", "")
     assert [one["treatment"]["run"] for one in plan["comparisons"]] == ["b"]
     assert plan["seeds"] == {"a": 0, "b": 0}
     late = experiment(output=str(tmp_path / "late"))
     jobs = expand(late, "e")
     write_evaluation(jobs[0].folder / "evaluation", made([True] * 20, run="a", labels={"length": 2, "horizon": 2}))
-    set_out(late, jobs)
+    record_plan(late, jobs)
     assert not (tmp_path / "late" / "plan.json").exists()
 
 

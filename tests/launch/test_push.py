@@ -84,9 +84,6 @@ class Hub(HfApi):
     def repo_info(self, repo_id: str, *, repo_type: str) -> Any:  # type: ignore[override]
         return SimpleNamespace(private=self.repos[repo_type, repo_id]["private"])
 
-    def create_branch(self, repo_id: str, *, branch: str, repo_type: str, exist_ok: bool) -> None:  # type: ignore[override]
-        self.repos[repo_type, repo_id].setdefault(branch, {})
-
     def list_repo_files(self, repo_id: str, *, repo_type: str, revision: str | None, **_: Any) -> list[str]:  # type: ignore[override]
         return list(self.repos[repo_type, repo_id][revision or "main"])
 
@@ -154,10 +151,10 @@ def test_the_hub_receives_the_files_that_a_dry_run_lists(
     shown = pushed(folder, "me/first", "--license", "mit", "--dry-run")
     assert not hub.asked
     assert contents(folder) == kept
-    assert f"\n{kind} repository me/first, main, licence mit\nnothing was pushed" in shown
-    for words, name, branch in ((["--private"], "me/first", "main"), (["--revision", "v1"], "me/second", "v1")):
+    assert f"\n{kind} repository me/first, licence mit\nnothing was pushed" in shown
+    for words, name in ((["--private"], "me/first"), ([], "me/second")):
         assert f"pushed: http://hub/{name}/commit/1" in pushed(folder, name, "--license", "mit", *words)
-        files = hub.repos[kind, name][branch]
+        files = hub.repos[kind, name]["main"]
         assert set(files) == listed(shown)
         assert files == {name: content for name, content in contents(folder).items() if name in files}
         assert hub.repos[kind, name]["private"] is (words == ["--private"])
@@ -370,9 +367,7 @@ def test_what_is_no_repositorys_name_is_refused_before_anything_is_read(name: st
 
 def test_what_names_no_licence_is_not_public(hub: Hub, model: Path) -> None:
     assert "no licence is named" in refused(model, "me/model")
-    assert "private model repository me/model, main, licence none" in pushed(
-        model, "me/model", "--private", "--dry-run"
-    )
+    assert "private model repository me/model, licence none" in pushed(model, "me/model", "--private", "--dry-run")
 
 
 def test_places_are_taken_out_of_settings() -> None:

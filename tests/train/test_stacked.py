@@ -16,7 +16,7 @@ from remedy.models.model_manifest import check_model, read_training
 from remedy.settings import UserError, build
 from remedy.train import stacked
 from remedy.train.config import RunConfig
-from remedy.train.processes import Stopped
+from remedy.train.processes import TrainingStopped
 from remedy.train.run import train
 from remedy.train.stacked import Member, train_stacked
 from remedy.train.tracking import read_metrics
@@ -88,7 +88,9 @@ def test_each_seed_is_the_run_that_it_is_alone_also_when_cut_off_and_resumed(
         patched.setattr(Member, "stepped", cut_off)
         with pytest.raises(KeyboardInterrupt):
             train_stacked("tiny", cut)
-        with pytest.raises(Stopped, match="SIGTERM after step 18 of 24, with a checkpoint; go on with: the same"):
+        with pytest.raises(
+            TrainingStopped, match="SIGTERM after step 18 of 24, with a checkpoint; go on with: the same"
+        ):
             train_stacked("tiny", cut, resume=True)
     assert all((Path(config.output) / "checkpoint-18").exists() for config in cut)
     with pytest.raises(UserError, match="pass --resume"):

@@ -23,7 +23,7 @@ from remedy.models.tokenizer import build_tokenizer
 from remedy.processes import Process
 from remedy.settings import build
 from remedy.train.config import RunConfig
-from remedy.train.processes import Stopped
+from remedy.train.processes import TrainingStopped
 from remedy.train.run import train
 from remedy.train.tracking import read_metrics
 from remedy.train.trainer import RowTrainer
@@ -178,7 +178,7 @@ def test_resumed_with_validation_all_is_the_same_to_the_bit(
     config = settings(tmp_path / "resumed", **changes)
     with monkeypatch.context() as patched:
         patched.setattr(RowTrainer, "training_step", signalled)
-        with pytest.raises(Stopped):
+        with pytest.raises(TrainingStopped):
             train(config)
     resumed = train(config, resume=True)
     assert validations(resumed) == records

@@ -1,4 +1,4 @@
-"""The conditions of an evaluation: what its diagnostics lay out, with every setting having an effect."""
+"""Conditions of an evaluation, as its diagnostics define them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remedy.settings import ConfigError
 
 
 def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
-    """The conditions of every diagnostic.
+    """List the conditions of every diagnostic.
 
     Raises:
         ConfigError: a diagnostic does not fit the data, two conditions have the same labels, or a setting does nothing.
@@ -31,7 +31,7 @@ def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
 
 
 def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -> None:
-    """Raises a ConfigError for a setting that has a value, and no effect on these conditions."""
+    """Raise a ConfigError for a setting without effect on these conditions."""
 
     def same(split: str, trained_on: Task | None) -> bool:
         try:
@@ -62,7 +62,7 @@ def _grid(config: EvalConfig, data: DataConfig, split: str, trained_on: Task | N
 
 
 def outcomes(condition: Condition, metric: str) -> float:
-    """Count the outcomes that a metric has on a condition's programs, as the first `SAMPLE` of them show."""
+    """Estimate a metric's number of outcomes in a condition from its first `SAMPLE` programs."""
     if metric == "answer":
         return condition.examples
     data = condition.data.changed({"reveal.max_tokens": None})  # without a tokenizer the budget is unknown

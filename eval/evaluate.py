@@ -1,5 +1,7 @@
-"""Evaluate a checkpoint: one Parquet file of records per condition, and a summary; interrupted and rerun, it continues. Several
-processes write parts of every condition, and the first puts them together as if it had found what an interrupted evaluation left."""
+"""Evaluation of a checkpoint: a Parquet file of records per condition, and a summary.
+
+Rerun after an interruption, it continues. Several processes write parts of a condition; the first merges them.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ from remedy.processes import neighbours
 log = logging.getLogger(__name__)
 
 POOL = 8
-"""Batches whose examples are made together, for a generator to write those of like lengths at a time, and rarely less than a batch."""
+"""Batches whose examples are made together, so that those of similar length can be decoded together."""
 
 
 def evaluate_checkpoint(
@@ -72,11 +74,12 @@ def evaluate_checkpoint(
     chosen: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path. `rank`, `variant`: as of
-    `evaluate`; `chosen`, `own`: as of `for_checkpoint`.
+    """Evaluate a run's folder or a hub model; return the summary's path.
+
+    `rank`, `variant`: as for `evaluate`. `chosen`, `own`: as for `for_checkpoint`.
 
     Raises:
-        UserError: the checkpoint cannot be read, does not fit the configuration, or as `evaluate`.
+        UserError: as `evaluate`; or the checkpoint cannot be read, or does not fit the configuration.
     """
     config.refuse_on((rank or Rank()).process.world_size)
     subject = for_checkpoint(str(checkpoint), config, chosen, own)
@@ -97,11 +100,10 @@ def evaluate(
     variant: str = "",
     rank: Rank | None = None,
 ) -> Path:
-    """Run every condition that has no records yet, or damaged ones, then write the summary; returns its path.
+    """Evaluate the conditions without intact records, then write the summary; return its path.
 
-    `progress` is told of each condition that is done, and now and then of the one that is evaluated. `variant`: what the run shares
-    with others of other seeds, for reports to put them together. `rank`: this one of the processes that evaluate together; all but
-    the first return when their parts are written.
+    `variant`: the recipe's name, shared by runs of all its seeds. `rank`: this process; all but the first return when
+    their parts are written.
 
     Raises:
         UserError: the folder holds the evaluation of another checkpoint or configuration, another process writes there, or the model
@@ -158,7 +160,7 @@ def evaluate(
 
 
 def _warn_of_untaught(conditions: Sequence[Condition], tokenizer: TraceTokenizer, knowledge: Knowledge) -> None:
-    """Say, before anything is decoded, where a model has to write what it was never taught, going by one example."""
+    """Warn of roles that a model must write but was not trained on, by one example each."""
     said = set[str]()
     for condition in conditions:
         if condition.supervised is None or fed_roles(condition.forcing) == TEACHER_FORCED:
@@ -172,7 +174,7 @@ def _warn_of_untaught(conditions: Sequence[Condition], tokenizer: TraceTokenizer
 
 
 def _done(number: int, of: int, condition: Condition, summary: ConditionSummary) -> Progress:
-    """A condition that is done, as `permutation, length 16, spacing 4, action_forced: 93.0%`."""
+    """Describe a finished condition: `permutation, length 16, spacing 4, action_forced: 93.0%`."""
     labels = condition.labels
     shown = {**condition.own_labels, "spacing": f"{labels['spacing']:g}", "forcing": labels["forcing"]}
     if labels["answer_only"]:
@@ -190,7 +192,7 @@ def _done(number: int, of: int, condition: Condition, summary: ConditionSummary)
 
 @dataclass
 class _Work:
-    """Work of a process of an evaluation, whose digest is `evaluation`."""
+    """One process's work in an evaluation; `evaluation`: the request's digest."""
 
     generator: Generator
     tokenizer: TraceTokenizer
@@ -202,7 +204,7 @@ class _Work:
     long_was_said: bool = False
 
     def records(self, condition: Condition, meter: Meter) -> pd.DataFrame | None:
-        """The records of a condition, evaluated if they are not there or damaged; None in all processes but the first."""
+        """Return a condition's records, evaluated if needed; None but in the first process."""
         path = self.directory / RECORDS / f"{condition.slug}.parquet"
         generations = self.directory / GENERATIONS / path.name
         folder = self.directory / UNFINISHED / condition.slug
@@ -235,8 +237,10 @@ class _Work:
         return read_records(path, self.evaluation)
 
     def _write_part(self, condition: Condition, generator: Writer, meter: Meter) -> None:
-        """Have this process's part of a condition written. All make all examples, which takes little beside writing them, and so agree
-        on the parts."""
+        """Write this process's part of a condition.
+
+        Every process makes all examples, which is cheap beside decoding, so that all agree on the parts.
+        """
         done = 0
         for _, batch in _pools(condition, self.tokenizer, self.config.batch_size * self.rank.process.world_size):
             part = [batch[place] for place in self.rank.part([len(truth.ids) for _, truth in batch])]
@@ -248,7 +252,7 @@ class _Work:
         return Journal(folder, self.evaluation, self.rank.process.rank)
 
     def _warn_of_long(self, condition: Condition, lengths: Sequence[int]) -> None:
-        """Say how many examples show more at once than the model's limit; of one that reads on untrained, once."""
+        """Warn of examples beyond the model's context limit; once if the limit is soft."""
         context = self.generator.context
         long = [length for length in lengths if context is not None and length > context.tokens]
         if context is None or not long or (self.long_was_said and not context.hard):
@@ -269,11 +273,11 @@ class Ran(NamedTuple):
     """Results of every example of a condition."""
 
     rows: list[dict[str, Any]]
-    """Records that do not name the run yet."""
+    """Records without the run's name."""
     kept: list[Generation]
-    """What the model wrote."""
+    """The model's outputs."""
     lengths: list[int]
-    """The most tokens of the true sequence that are seen at once."""
+    """The most tokens of the true sequence in view at once."""
 
 
 def run_condition(
@@ -298,7 +302,7 @@ def run_condition(
 def _pools(
     condition: Condition, tokenizer: TraceTokenizer, batch: int
 ) -> Iterator[tuple[range, list[tuple[Example, Encoded]]]]:
-    """A condition's examples, some batches at a time, with their indices."""
+    """Yield a condition's examples, `POOL` batches at a time, with their indices."""
     workers = max(1, (os.cpu_count() or 1) // neighbours())
     for start in range(0, condition.examples, POOL * batch):
         indices = range(start, min(start + POOL * batch, condition.examples))

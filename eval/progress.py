@@ -1,4 +1,4 @@
-"""Progress of an evaluation, as whoever waits is told it."""
+"""Progress messages of an evaluation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from remedy.speed import Speed, duration
 
 QUIET = 10.0
-"""Seconds between two lines."""
+"""Seconds between two messages."""
 
 
 class Progress(NamedTuple):
-    """A condition that is evaluated, or done: which of how many."""
+    """A message on one condition that is running or done."""
 
     number: int
     of: int
@@ -26,10 +26,12 @@ class Progress(NamedTuple):
 
 
 class Meter:
-    """Counts the traces of a condition, and says now and then how far it is."""
+    """Count of a condition's traces, with a message every `QUIET` seconds.
+
+    `processes`: write traces at the same time, each about as many.
+    """
 
     def __init__(self, number: int, of: int, traces: int, say: Callable[[Progress], None], processes: int = 1) -> None:
-        """`number` of `of`: which condition it is. `processes`: so many write traces, each about as many as this one."""
         self.traces = traces
         self.done = self._written = 0
         self._number, self._of, self._say, self._processes = number, of, say, processes
@@ -39,21 +41,21 @@ class Meter:
 
     @property
     def all_done(self) -> int:
-        """Traces that are done in all processes."""
+        """Traces done in all processes, by estimate."""
         return min(self.done * self._processes, self.traces)
 
     def skip(self, traces: int) -> None:
-        """So many need not be written: they were before, or are not decoded."""
+        """Count traces as done that need not be written."""
         self.done += traces
 
     def step(self) -> None:
-        """One more was written."""
+        """Count a written trace."""
         self.done += 1
         self._written += 1
         self.look()
 
     def look(self) -> None:
-        """Say how far it is, unless that was said just now."""
+        """Send a message, unless the last one is recent."""
         if time.monotonic() - self._said < QUIET:
             return
         self._said = time.monotonic()

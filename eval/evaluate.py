@@ -160,7 +160,7 @@ def evaluate(
 
 
 def _warn_of_untaught(conditions: Sequence[Condition], tokenizer: TraceTokenizer, knowledge: Knowledge) -> None:
-    """Warn of roles that a model must write but was not trained on, by one example each."""
+    """Warn of roles that a model must write untrained, by one example per condition."""
     said = set[str]()
     for condition in conditions:
         if condition.supervised is None or fed_roles(condition.forcing) == TEACHER_FORCED:

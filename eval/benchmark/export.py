@@ -1,4 +1,4 @@
-"""Export of evaluations as a benchmark: examples, card, scorer, tasks for lm-eval and inspect_ai."""
+"""Export of a benchmark: examples, card, scorer, tasks for lm-eval and inspect_ai."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _IMPORT = re.compile(r"^from remedy\.(?:\w+\.)*(\w+) import", re.MULTILINE)
 SHOTS = 4
 """Training examples that show a model the form."""
 LONGEST = 12_000
-"""Characters of a trace: real programs run for millions, but models read a few thousand tokens."""
+"""Characters of a trace, a few thousand tokens: real programs may run for millions."""
 TOO_LONG = f"longer than {LONGEST:,} characters"
 NOTICES = {
     "cruxeval": ("https://github.com/facebookresearch/cruxeval", "Copyright (c) 2023 Meta"),
@@ -88,15 +88,15 @@ class ExampleSet(NamedTuple):
 
     @property
     def most_tokens(self) -> int:
-        """Enough for the longest trace, at two characters a token."""
+        """Enough tokens for the longest trace, at two characters a token."""
         return 64 + max((len(row["trace"]) for row in self.rows), default=0) // 2
 
 
 def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
-    """Write the benchmark of evaluations by name; return the card's path.
+    """Write named evaluations as a benchmark; return the card's path.
 
     Raises:
-        UserError: the folder is not empty, or a configuration lacks its data or has no text form.
+        UserError: the folder is not empty, or as `freeze`.
     """
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out}: is not empty: choose a new folder")
@@ -194,7 +194,7 @@ def row(example: Example) -> dict[str, Any]:
 
 
 def _texts(spans: Sequence[Span], special: bool = False) -> Iterator[str]:
-    """Yield the texts of spans. `special`: spell out special tokens too."""
+    """Yield the texts of spans; `special`: also special tokens."""
     for number, span in enumerate(spans):
         if isinstance(span.piece, str):
             yield span.piece
@@ -220,7 +220,7 @@ def _refuse(name: str, condition: Condition) -> None:
 
 
 def copy_scorer(folder: Path) -> None:
-    """Copy the modules that judge a trace, so that they import only each other."""
+    """Copy the modules that judge traces, with imports of each other only."""
     for module in MODULES:
         source = Path(str(import_module(module).__file__)).read_text(encoding="utf-8")
         path = folder / f"{module.rpartition('.')[2]}.py"

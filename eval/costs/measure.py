@@ -1,4 +1,4 @@
-"""Measurement without a model: the cost of traces in tokens, and how tokenizers cut strings."""
+"""Measurement of tokens of traces, and of how tokenizers cut strings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from remedy.settings import Configuration, UserError
 
 
 class MeasureConfig(Configuration):
-    """Settings of a count of tokens: the traces, the tokenizers and the variants."""
+    """Settings of a measurement: programs, tokenizers and forms of traces."""
 
     sources: tuple[ProgramsTask, ...] = Field(min_length=1)
     """Sets of programs, each like a `programs` task."""
@@ -69,7 +69,7 @@ def measure(
     """Measure every program; return the path of `measure.json`.
 
     Raises:
-        UserError: the folder holds another measurement, another process writes there, or programs or a tokenizer cannot be read.
+        UserError: the folder holds another measurement or is in use, or programs or a tokenizer cannot be read.
     """
     with owned(directory):
         return _measure(config, directory, workers, progress)

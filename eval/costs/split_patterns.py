@@ -1,7 +1,6 @@
 """Patterns of string operations that tokenizers split, a cause of wrong string values.
 
-A model cannot find a separator by its tokens if the string's tokens run across its borders: `','` is no token of
-`'a,b'` where `,b` is one.
+A model cannot find the token `','` in `'a,b'` if `,b` is one token.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Use(NamedTuple):
 def pattern_rows(
     program: Program, tracer: TracerConfig, counters: Mapping[str, TraceTokenizer]
 ) -> list[dict[str, Any]]:
-    """Make a row for each tokenizer and different use in the program's run."""
+    """Make a row for each tokenizer and distinct use in a run."""
     # These rewrites give every intermediate value a variable, so that the trace shows it.
     outcome = trace_one(rewrite_program(program, ["chains", "temporaries"]), tracer)
     if not isinstance(outcome, Trace):
@@ -62,14 +61,14 @@ def pattern_rows(
 
 
 def discontinuous(use: Use, counter: TraceTokenizer) -> bool:
-    """Say if the pattern's tokens do not occur, one after another, among the subject's."""
+    """Say if the pattern's tokens are no contiguous part of the subject's."""
     pattern = counter.string_ids(escape(repr(use.pattern)[1:-1]))
     subject = counter.string_ids(escape(repr(use.subject)))
     return not any(subject[start : start + len(pattern)] == pattern for start in range(len(subject) - len(pattern) + 1))
 
 
 def uses(trace: Trace) -> Iterator[Use]:
-    """Yield a trace's uses whose subject and pattern are constants or variables."""
+    """Yield uses whose subject and pattern are constants or variables."""
     try:
         tree = ast.parse(trace.program.code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

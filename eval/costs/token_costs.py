@@ -1,4 +1,4 @@
-"""Tokens of a program's trace by role, for every variant of writing it."""
+"""Tokens of a trace by role, for every form of writing it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from remedy.settings import Settings
 
 
 class CostSettings(Settings):
-    """The variants whose tokens are counted: every combination, and the densest that fits."""
+    """Forms of traces to count: every combination, and the densest that fits."""
 
     formats: tuple[FormatName, ...] = Field(default=("cwm",), min_length=1)
     """Text forms of a trace."""
@@ -71,8 +71,8 @@ def token_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for every tokenizer, format, string encoding and variant.
 
-    `variant`: `fixed`, or `densest` for the one that fits `max_tokens`. `call_depth`: of the deepest calls written;
-    missing: all. `written`: False if not traced, or no variant fits. `tokens_ROLE`: for every role.
+    `variant`: `fixed`, or `densest` for the one that fits `max_tokens`. `call_depth`: of the deepest written calls;
+    missing: all. `written`: False if untraced, or if no variant fits.
     """
     for form, encoding, contents, spacing in itertools.product(
         settings.formats, settings.string_encodings, settings.locals, settings.spacings
@@ -96,7 +96,7 @@ def token_rows(
 def _fitted(
     outcome: Outcome, reveal: RevealConfig, form: str, encoding: str, tokenizer: TraceTokenizer
 ) -> tuple[RevealConfig, list[int] | None]:
-    """Return the densest variant that fits, with its tokens by role, if any."""
+    """Return the densest variant that fits, and its tokens by role, if any."""
     if isinstance(outcome, ProgramError):
         return reveal, None
 

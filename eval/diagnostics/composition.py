@@ -1,4 +1,4 @@
-"""Composed functions: accuracy of each alone, then of compositions by depth and form."""
+"""Diagnostic of composed functions: accuracy alone, then by depth and form."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FUNCTION = label("function", "The function that stands alone; empty for composit
 
 @DIAGNOSTICS.register("composition")
 class CompositionDiagnostic(Diagnostic):
-    """Accuracy of each function alone, then of compositions by depth, nested and flattened."""
+    """Accuracy of functions alone, and of compositions by depth and form."""
 
     title = "Composed functions"
     axis = "depth"
@@ -133,7 +133,6 @@ class CompositionDiagnostic(Diagnostic):
         return conditions
 
     def _extent(self, task: Task, split: str, trained_on: Task | None) -> tuple[str, int]:
-        """Return the split and the number of programs to evaluate."""
         if task.count("all") is None:
             return split, 0 if task.count(split) == 0 else self.examples
         split = "all" if trained_on is None else split  # a model that was not trained here has seen none
@@ -156,7 +155,6 @@ class CompositionDiagnostic(Diagnostic):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-        """Show compositions beside what single functions let expect."""
         scored = [condition for condition in conditions if condition["right"] is not None]
         if all(condition["labels"]["form"] == ATOMIC for condition in scored):
             return []
@@ -168,7 +166,7 @@ class CompositionDiagnostic(Diagnostic):
 
 
 class _Group(NamedTuple):
-    """Records of one run, family and forcing; `every`: under all forcings."""
+    """Records of a run, family and forcing; `every`: of all forcings."""
 
     run: str
     family: str
@@ -178,9 +176,9 @@ class _Group(NamedTuple):
 
 
 def _groups(records: pd.DataFrame) -> list[_Group]:
-    """Group the records whose answers are the model's by run, family and forcing, and by held-out pairs if these were asked for.
+    """Group records by run, family, forcing, and held-out pairs if labelled.
 
-    Single functions, which have no pairs, belong to both groups.
+    Single functions, which have no pairs, are in both groups.
     """
     asked = records[PAIRS.name].fillna("") if PAIRS.name in records else pd.Series("", records.index)
     return [
@@ -192,7 +190,7 @@ def _groups(records: pd.DataFrame) -> list[_Group]:
 
 
 def composition_figure(records: pd.DataFrame) -> Figure:
-    """Draw accuracy by depth beside its expectations, a panel for each group."""
+    """Draw accuracy by depth, observed and expected, a panel for each group."""
     from remedy.eval.tables import plotting
 
     groups = _groups(records)

@@ -1,4 +1,4 @@
-"""Permutation tracking: accuracy by commands without the whole state, and by what is fed."""
+"""Diagnostic of permutation programs: accuracy by horizon and forcing."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class PermutationDiagnostic(Diagnostic):
 
 
 def _most_with_pairs(task: Task) -> int:
-    """Bound the test programs with a held-out pair."""
+    """Bound the number of test programs with a held-out pair."""
     assert isinstance(task, PermutationTask)
     length, values = task.length_range()[1], 10**task.n
     # Pairs x places x other commands x starting values, of which a tenth is the test split's.
@@ -129,7 +129,7 @@ NOTE = (
 
 
 class SolvedHorizon(TypedDict):
-    """The horizon up to which one run follows a state, at all lengths."""
+    """The horizon up to which a run tracks the state."""
 
     run: str
     labels: dict[str, LabelValue]
@@ -143,7 +143,7 @@ class SolvedHorizon(TypedDict):
 
 
 def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizon]:
-    """Find the solved horizon of each run, for conditions alike but for length."""
+    """Find each run's solved horizons, at all lengths together."""
     scored = [
         condition
         for condition in in_order(conditions)
@@ -169,7 +169,7 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
 
 
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """Tabulate solved horizons, a row for every recipe."""
+    """Tabulate solved horizons by recipe."""
     variants = {condition["run"]: condition["variant"] for condition in conditions}
     by_recipe: dict[tuple[str, ...], list[SolvedHorizon]] = {}
     for result in solved_horizons(conditions):

@@ -1,4 +1,4 @@
-"""Traced programs: as written or rewritten, with true or own actions, or answered at once."""
+"""Diagnostic of any programs: plain or rewritten, traced or answered at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CWM_32B = Published(
 
 @DIAGNOSTICS.register("programs")
 class ProgramsDiagnostic(Diagnostic):
-    """Programs of any task, also rewritten, by how traces are written and decoded."""
+    """Accuracy on programs of any task, by rewrite, trace form and forcing."""
 
     title = "Traced programs"
     labels = (BENCHMARK, REWRITE)
@@ -106,7 +106,7 @@ class ProgramsDiagnostic(Diagnostic):
         return conditions
 
     def _reveals(self, data: DataConfig) -> Iterator[tuple[RevealConfig, Forcing]]:
-        """Yield how traces are written, with a forcing: whole traces, then answers at once."""
+        """Yield reveals with forcings: traces, then answers at once."""
         for answer_only in self.answer_only:
             if answer_only:
                 yield RevealConfig(answer_only=True, max_tokens=data.reveal.max_tokens), "free"

@@ -1,4 +1,4 @@
-"""Wrong action or lost state: actions and states, each fed or written."""
+"""Diagnostic of wrong actions and lost states, each fed or written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """The writers of actions and of states under a forcing."""
+    """Who writes actions, and who states, under a forcing."""
 
     actions: str
     states: str
@@ -36,7 +36,7 @@ CELLS: dict[str, Cell] = {
     "teacher_forced": Cell("predicted after true ones", "predicted after true ones"),
 }
 LOST = {"state", "value"}
-"""Roles of first errors that lose a state; any other is a wrong action."""
+"""Roles of first errors that are lost states; others are wrong actions."""
 NOTE = (
     "Rates per frame of what the model writes; what is fed has none. Of one run with Wilson intervals over clusters; of several "
     "seeds their mean with a t interval for other seeds on these programs, and each in small print. A state that is wrong where "
@@ -52,7 +52,7 @@ CELLS_NOTE = "Bars: means over the seeds of a variant; points: each seed with it
 
 @DIAGNOSTICS.register("two_by_two")
 class TwoByTwoDiagnostic(Diagnostic):
-    """Actions written or fed, by states written or fed, on the same programs."""
+    """Accuracy with actions and states written or fed, on the same programs."""
 
     title: ClassVar[str] = "Who writes actions, who writes states"
 
@@ -89,7 +89,7 @@ class TwoByTwoDiagnostic(Diagnostic):
 
 
 class CellRuns(NamedTuple):
-    """A variant's runs under one forcing; its `name` has the labels that differ."""
+    """A variant's runs under one forcing; `name`: with the labels that differ."""
 
     name: str
     forcing: str
@@ -97,7 +97,7 @@ class CellRuns(NamedTuple):
     rows: pd.DataFrame
 
     def rates(self, kind: str) -> list[Estimate]:
-        """Return each run's rate per frame; none where all of the kind was fed."""
+        """Return runs' rates per frame, unless all frames were fed."""
         return [run["per_frame"][kind] for run in self.runs if kind in run["per_frame"]]
 
 
@@ -120,7 +120,7 @@ def found_cells(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -
 
 
 def cells_table(cells: Sequence[CellRuns]) -> Rows:
-    """Tabulate cells, a row for each variant and forcing."""
+    """Tabulate cells by variant and forcing."""
     head = ["Variant" if any(len(cell.runs) > 1 for cell in cells) else "Run", "Actions", "States", "Answer right"]
     head += [WITHOUT, "States right", "Actions right", "Values right"]
     table = [[*head, "First error: wrong action", "First error: lost state"]]
@@ -142,7 +142,7 @@ def cells_table(cells: Sequence[CellRuns]) -> Rows:
 
 
 def _rate_text(rates: Sequence[Estimate]) -> str:
-    """Write a rate with its interval; of several seeds, their mean and each."""
+    """Write a rate with its interval; of several seeds, the mean and each."""
     if len(rates) < 2:
         return percent(rates[0] if rates else None)
     over_seeds = mean([seed.mean for seed in rates])
@@ -151,7 +151,7 @@ def _rate_text(rates: Sequence[Estimate]) -> str:
 
 
 def _share(cell: CellRuns, outcomes: pd.Series) -> str:
-    """Write the share of a cell's traces with an outcome, and their number."""
+    """Write the share and number of a cell's traces with an outcome."""
     if outcomes.empty:
         return ""
     runs = outcomes.groupby(cell.rows["run"], sort=False)
@@ -160,7 +160,7 @@ def _share(cell: CellRuns, outcomes: pd.Series) -> str:
 
 
 def cells_figure(cells: Sequence[CellRuns]) -> Figure:
-    """Draw states right where actions are written or fed, and actions right where states are."""
+    """Draw right states by forcing of actions, and right actions by that of states."""
     from remedy.eval.tables import plotting
     from remedy.eval.tables.colours import COLOURS
 

@@ -1,4 +1,4 @@
-"""Verdicts on results by example that other harnesses wrote."""
+"""Verdicts on results of other harnesses."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def compare_logs(
 ) -> Report:
     """Compare two logs, or two folders of logs, task by task.
 
-    Several logs of a task are seeds. Examples are paired by name, and by content where a log has its digest. All tasks
+    Several logs of a task are seeds. Examples are paired by name, and by content if logs have digests of it. All tasks
     share one level (Holm).
 
     Raises:
-        UserError: as `read_logs`; or the sides share a log, no task, or no example of one.
+        UserError: as `read_logs`; or the sides share a log, or no task, or no example of a task.
     """
     if on_both := {log.resolve() for log in log_files(baseline)} & {log.resolve() for log in log_files(treatment)}:
         raise UserError(f"{min(on_both)}: is on both sides: give logs of two models")
@@ -81,11 +81,7 @@ def compare_logs(
 
 
 def _unpaired(records: pd.DataFrame, where: str) -> Iterator[str]:
-    """Yield a line if some log does not score all examples of a task.
-
-    Raises:
-        UserError: none is left, or metrics or clusters differ.
-    """
+    """Yield a line if a log lacks examples; refuse sides that cannot be paired."""
     if records["metric"].nunique() > 1:
         scored = " and ".join(f"{name!r}" for name in records["metric"].unique())
         raise UserError(f"{where}: the sides are scored by {scored}: name one by --metric")
@@ -104,11 +100,7 @@ def _unpaired(records: pd.DataFrame, where: str) -> Iterator[str]:
 
 
 def _alike(records: pd.DataFrame, where: str, alone: bool) -> Iterator[str]:
-    """Yield a line for every two logs that agree, or nearly, on what both score.
-
-    Raises:
-        UserError: logs are proven copies: no two seeds, or no two sides if the task is `alone`.
-    """
+    """Yield a line for every two logs that nearly agree; refuse proven copies."""
     scored = records.dropna(subset="right").assign(outcome=records["answer"] + records["right"].map(str))
     logs = scored.pivot(index="example", columns=["variant", "file", "run"], values="outcome")
     for first, second in combinations(logs, 2):
@@ -136,7 +128,7 @@ def _alike(records: pd.DataFrame, where: str, alone: bool) -> Iterator[str]:
 
 
 def _unlike(records: pd.DataFrame) -> Iterator[str]:
-    """Yield a line for every setting, and for prompts, in which logs differ."""
+    """Yield a line for every setting in which logs differ, and one for prompts."""
     logs = records.drop_duplicates("run").set_index("run")["settings"]
     logs = logs[logs.map(bool)]
     by_key = {
@@ -154,7 +146,7 @@ def _unlike(records: pd.DataFrame) -> Iterator[str]:
 
 
 def side_names(first: Path, second: Path) -> tuple[str, str]:
-    """Name two sides by their files, or by the first folders above that differ."""
+    """Name two sides by the lowest parts of their paths that differ."""
     for before, after in zip((first, *first.parents), (second, *second.parents)):
         if before.stem and after.stem and before.stem != after.stem:
             return before.stem, after.stem

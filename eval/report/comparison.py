@@ -1,4 +1,4 @@
-"""Comparisons as an experiment declares them: mitigations with their baselines."""
+"""Comparisons that an experiment declares: mitigations with their baselines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def one_primary(comparisons: Sequence[Comparison]) -> None:
 
 
 def refuse_idle(comparison: Comparison) -> None:
-    """Raise a ConfigError if a diagnosis has settings that only a verdict takes."""
+    """Raise a ConfigError if a diagnosis has settings of a verdict."""
     idle = [key for key in ("primary", "margin", "solved_at", "asks") if key in comparison.model_fields_set]
     if idle:
         raise ConfigError(

@@ -18,13 +18,13 @@ AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
     "spacing": ("token budget", set()),
     "forcing": ("wrong action", {"control_flow"}),
 }
-"""The failure that a label is meant for, and for which values; an empty set: any."""
+"""The failure that a label's values are meant for; an empty set: any value."""
 
 
 def default_comparisons(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
-    """Compare variants with the baseline, and conditions with the plainest of their variant.
+    """Compare variants with the baseline, and conditions with their variant's plainest.
 
-    `baselines`: declared variants or runs; a diagnostic without one takes its first.
+    `baselines`: declared variants or runs; by default a diagnostic's first variant.
     """
     comparisons: list[Comparison] = []
     for diagnostic, of_diagnostic in by_diagnostic(conditions).items():
@@ -36,9 +36,9 @@ def default_comparisons(conditions: Sequence[ConditionSummary], baselines: Colle
 
 
 def diagnoses(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
-    """Compare what each variant is fed with what it is fed least.
+    """Compare each variant's forcings with the one that feeds least.
 
-    An oracle is no mitigation; a constraint, which needs no true trace, is one.
+    A constraint, which needs no true trace, is a mitigation; forcing is not.
     """
     traces = [condition for condition in conditions if not condition["labels"]["answer_only"]]
     groups = by_diagnostic(traces).values()
@@ -54,7 +54,7 @@ def baseline_of(conditions: Sequence[ConditionSummary], baselines: Collection[st
 
 
 def by_diagnostic(conditions: Sequence[ConditionSummary]) -> dict[str, list[ConditionSummary]]:
-    """Group the scored conditions by diagnostic."""
+    """Group scored conditions by diagnostic."""
     groups: dict[str, list[ConditionSummary]] = {}
     for condition in conditions:
         if condition["right"] is not None:
@@ -63,7 +63,7 @@ def by_diagnostic(conditions: Sequence[ConditionSummary]) -> dict[str, list[Cond
 
 
 def between_variants(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
-    """Compare every other variant with the baseline, in shared conditions."""
+    """Compare variants with the baseline in shared conditions."""
     first = baseline_of(conditions, baselines)
     ordered = _one_each(in_order(conditions))
     of_baseline = {_labels(each): each for each in ordered if each["variant"] == first}
@@ -81,7 +81,7 @@ def between_variants(conditions: Sequence[ConditionSummary], baselines: Collecti
 
 
 def within_variants(conditions: Sequence[ConditionSummary], compared: Collection[str]) -> list[Comparison]:
-    """Compare conditions with the plainest that differs in one `compared` label alone."""
+    """Compare conditions with their plainest, if one `compared` label differs."""
     groups: dict[tuple[str, frozenset[tuple[str, LabelValue | None]]], list[ConditionSummary]] = {}
     for condition in _one_each(conditions):
         # With names of compared labels: a condition that lacks one differs in more than a value.
@@ -107,7 +107,7 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
 
 
 def _one_each(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
-    """List each of a variant's conditions once, whichever run has it."""
+    """List each of a variant's conditions once."""
     first: dict[tuple[str, frozenset[tuple[str, LabelValue]]], ConditionSummary] = {}
     for condition in conditions:
         first.setdefault((condition["variant"], _labels(condition)), condition)

@@ -1,4 +1,4 @@
-"""Sections on failures: classes, operations, first errors, constraints, and what moved."""
+"""Report sections on failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ IN_STRING, ANOTHER = "any, in a string's text", "After another occurrence"
 
 
 def failure_sections(name: str, groups: Sequence[Group]) -> list[Section]:
-    """Make the sections on one diagnostic's failures."""
     scored = [group for group in groups if group.scored]
     operations = sorted({kind for group in scored for kind in group.counts("operation")})
     wrong_actions = sorted({kind for group in groups for kind in group.counts("wrong_action")})
@@ -50,7 +49,7 @@ def count_table(groups: Sequence[Group], column: str, kinds: Sequence[str]) -> R
 
 
 def class_table(groups: Sequence[Group]) -> Rows:
-    """Count examples by failure class, all seeds together."""
+    """Count examples of all seeds by failure class."""
 
     def count(kind: str, group: Group) -> str:
         return f"{(group.records['failure'] == kind).sum():,}"

@@ -1,4 +1,4 @@
-"""Fairness of comparisons: what was unequal, and if sides may be compared at all."""
+"""Fairness of comparisons: unequal budgets, and sides that cannot be compared."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
 
 Request = Mapping[str, Any]
-"""The content of an evaluation's request: `checkpoint` and, of runs that were trained here, `training`."""
+"""An evaluation's request: `checkpoint`, and `training` of runs trained here."""
 TOLERANCES = {"tokens": 0.05, "FLOPs": 0.05, "parameters": 0.1, "state": 0.1, "state a token": 0.1}
-"""Relative differences up to which numbers count as equal: no two seeds read the same number of tokens of random lengths,
-and widths in multiples of the heads cannot match exactly. Other numbers must be equal."""
+"""Relative differences of numbers that count as equal: seeds draw random lengths, and widths are multiples of the heads.
+Others must be equal."""
 MOST_CUT = 0.05
-"""The share of either side's examples that its own limit may truncate, if the sides' limits differ."""
+"""The share of a side's examples that may be truncated if the sides' limits differ."""
 LIMITS = ("max_new_tokens", "longest sequence of the server")
 LEARNING_RATE = "train.learning_rate"
 _OTHERWISE_SAID = {"diagnostics", "set", "split", "trained_on", "batch_size", "precision", "threads"}
-"""Settings that are not compared as they stand: conditions hold the first ones, and the last ones count by their effect."""
+"""Settings not compared as they stand: the first are in conditions, the last count by their effect."""
 _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 
 
@@ -34,7 +34,7 @@ def judged(
     plans: Sequence[Mapping[str, Any]] = (),
     others: Sequence[Comparison] = (),
 ) -> Verdict:
-    """Add remarks on a verdict's sides; take its word where they must not be compared.
+    """Add remarks on a verdict's sides; make it inconclusive if they cannot be compared.
 
     `partial`: judge without missing runs. `plans`, `others`: as in `departures`.
     """
@@ -58,7 +58,7 @@ def judged(
 
 
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """List the facts (of numbers, means) that differ: `steps 1,600 against 800`, treatment first."""
+    """List facts that differ, treatment first: `steps 1,600 against 800`."""
     trained = [any((request.get("training") or {}).get("steps") for request in side) for side in (treatment, baseline)]
     differences = []
     if trained[0] != trained[1]:
@@ -81,7 +81,7 @@ def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[s
 
 
 def facts(request: Request, trained: bool) -> dict[str, Any]:
-    """Collect what should be equal between runs; `trained`: also what training took."""
+    """Collect what should be equal between runs; `trained`: also training budgets."""
     training, checkpoint = request.get("training") or {}, request.get("checkpoint", {})
     properties: dict[str, Any] = {}
     if trained and training:
@@ -100,7 +100,7 @@ def facts(request: Request, trained: bool) -> dict[str, Any]:
 
 
 def _settings(request: Request) -> dict[str, str]:
-    """Write an evaluation's settings; batches only where they change rounding."""
+    """Write an evaluation's settings; batches only if they change rounding."""
     asked: Mapping[str, object] = request.get("evaluation", {})
     settings = {key: value for key, value in asked.items() if key not in _OTHERWISE_SAID}
     precision = request.get("reading", {}).get("precision", _PRECISIONS.get(str(asked.get("precision"))))
@@ -112,7 +112,7 @@ def _settings(request: Request) -> dict[str, str]:
 
 
 def _cut(verdict: Verdict, before: Sequence[Request], after: Sequence[Request]) -> str:
-    """Say why sides with other limits may not be compared, if so."""
+    """Say why sides with different limits cannot be compared, if so."""
     limits = [
         {tuple(settings.get(key, "") for key in LIMITS) for settings in map(_settings, side)}
         for side in (before, after)
@@ -135,13 +135,13 @@ def _incomplete(verdict: Verdict, missing: Sequence[MissingRun]) -> str:
 
 
 def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """Remark on runs of two names that are one model."""
+    """Remark on runs with the same weights."""
     twins = _twins([*baseline, *treatment])
     return [f"the same weights: {named([f'{first} and {second}' for first, second in twins])}"] if twins else []
 
 
 def _counted_twice(*sides: Sequence[Request]) -> str:
-    """Say which seeds of a side are one training, if any."""
+    """Say which seeds of a side are one training, if so."""
     for twins in map(_twins, sides):
         if twins:
             return f"{named(sorted({run for pair in twins for run in pair}))} have the same weights, and are no seeds"
@@ -154,10 +154,7 @@ def _twins(requests: Sequence[Request]) -> list[tuple[str, str]]:
 
 
 def as_it_is(request: Request) -> bool:
-    """Say if a run is of a model that no seed could change.
-
-    An untrained decoder of this package is not one: its random weights have a seed.
-    """
+    """Say if a run's model has no seed: untrained, and no decoder of this package."""
     training = request.get("training")
     return training is not None and not training["steps"] and not request["checkpoint"]["mixers"]
 
@@ -170,7 +167,7 @@ def yaml_text(value: object) -> str:
 
 
 def served(backend: Mapping[str, Any] | None) -> str:
-    """Name the server that ran the model, and say if its batch matters."""
+    """Write the server that ran the model, and if batches change its results."""
     if backend is None:
         return ""
     invariant = {"on": "batch-invariant", "declared": "batch-invariant as declared", "off": "not batch-invariant"}
@@ -179,12 +176,11 @@ def served(backend: Mapping[str, Any] | None) -> str:
 
 
 def quantised(request: Request) -> str:
-    """Write the bits of quantised weights."""
     return f"weights in 4 bits ({request['quantization'].upper()})" if "quantization" in request else ""
 
 
 def state(checkpoint: Mapping[str, Any]) -> str:
-    """Write a state's numbers, fixed and per token: `128`, `256 a token`."""
+    """Write the size of a recurrent state or cache: `128`, `256 a token`."""
     fixed, growing = checkpoint.get("state_floats"), checkpoint.get("state_by_length")
     if fixed is None:
         return ""

@@ -1,4 +1,4 @@
-"""Sections on measurements: tokens of traces, and how tokenizers cut strings."""
+"""Report sections on measurements of tokens and tokenizers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from remedy.eval.tables.sections import TOKENS, Rows, Section, interval, text
 _SET = ["benchmark", "tokenizer", "format", "string_encoding"]
 _HEAD = ["Programs", "Tokenizer", "Format", "String encoding"]
 DENSITIES = ("every state in full", "every state as a diff", "wider spacing", "calls stepped over", "nothing fits")
-"""Ways to make a program fit into a limit, each giving up more."""
+"""Ways to fit a program into a limit, each of which gives up more."""
 
 
 def measured_sections(measurements: Sequence[Measurement]) -> list[Section]:
-    """Make the sections on measurements."""
     sections: list[Section] = []
     for number, measurement in enumerate(measurements, start=1):
         suffix = f" ({number})" if len(measurements) > 1 else ""
@@ -38,7 +37,7 @@ def measured_sections(measurements: Sequence[Measurement]) -> list[Section]:
 
 
 def with_total(tokens: pd.DataFrame) -> pd.DataFrame:
-    """Add `tokens`, all that a model writes; missing for untraced programs."""
+    """Add `tokens`, the written ones; missing for untraced programs."""
     return tokens.assign(tokens=tokens[TRACE_COLUMNS].sum(axis=1, min_count=1))
 
 
@@ -65,7 +64,7 @@ def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
 
 
 def densest_table(tokens: pd.DataFrame) -> Rows:
-    """Tabulate programs by the variant that fits."""
+    """Count programs by the variant that fits."""
     whole = tokens[(tokens["variant"] == "fixed") & (tokens["locals"] == "full") & (tokens["spacing"] == 1)]
     fitted = tokens[tokens["variant"] == "densest"].merge(
         whole[[*_SET, "example", "tokens"]], on=[*_SET, "example"], how="left", suffixes=("", "_whole")
@@ -86,7 +85,7 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
 
 
 def pattern_table(patterns: pd.DataFrame) -> Rows:
-    """Tabulate the share of uses whose pattern is cut; one function's executions are a cluster."""
+    """Tabulate the share of uses whose pattern is cut, clustered by function."""
     names = list(dict.fromkeys(patterns["tokenizer"]))
     rows = [["Benchmark", "Operation", "Uses", *names]]
     for benchmark, of_benchmark in patterns.groupby("benchmark", sort=False):

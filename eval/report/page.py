@@ -1,7 +1,6 @@
-"""The report on evaluations and measurements: findings first, all else folded away.
+"""Report on evaluations and measurements, with verdicts first.
 
-Records (a row for each example, condition and run) become `verdicts` and `groups`, these sections, and sections a page
-(`render`).
+Records become verdicts and groups, these become sections, and `render` writes the sections.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ def report(
     Without `comparisons`, those of `default_comparisons`. `partial`: judge recipes without their missing runs.
 
     Raises:
-        UserError: nothing is found, a comparison or baseline does not fit the records, `partial` without missing runs, or another
-            process writes to `output`.
+        UserError: nothing is found, a comparison or baseline does not fit, `partial` does nothing, or `output` is in use.
     """
     from remedy.eval.report.records import record_sections
 
@@ -68,7 +66,7 @@ def compose(
     baselines: Sequence[str] = (),
     partial: bool = False,
 ) -> Report:
-    """Make the verdicts and sections of a report.
+    """Compute verdicts and sections of a report.
 
     Raises:
         UserError: as `report`.
@@ -108,11 +106,7 @@ def compose(
 
 
 def missing_said(missing: Sequence[MissingRun], partial: bool) -> list[str]:
-    """Write a sentence on what is missing, if anything.
-
-    Raises:
-        UserError: `partial` is asked for, and nothing is missing.
-    """
+    """Write a sentence on missing runs; refuse `partial` without any."""
     if not missing and partial:
         raise UserError("--partial does nothing, since no run is missing: remove it")
     how = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"
@@ -120,14 +114,14 @@ def missing_said(missing: Sequence[MissingRun], partial: bool) -> list[str]:
 
 
 def uncounted(records: pd.DataFrame) -> list[str]:
-    """Write a sentence on runs whose old records do not count states by kind."""
+    """Write a sentence on old records that do not count states by kind."""
     unchanged = records.get("unchanged_states", pd.Series(index=records.index))
     old = list(records.loc[unchanged.isna(), "run"].unique())
     return [f"States are not counted by kind in older records: {named(old)}; evaluate again."] if old else []
 
 
 def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:
-    """Write a sentence on each baseline that is merely the first variant."""
+    """Write a sentence on each baseline that was not declared."""
     from remedy.eval.report.defaults import baseline_of, by_diagnostic
 
     sentences = []
@@ -143,7 +137,7 @@ def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence
 
 
 def diagnostic_sections(diagnostic: str, evaluations: Evaluations) -> list[Section]:
-    """Make one diagnostic's sections: its own, and those of any."""
+    """Make a diagnostic's sections: its own, then the common ones."""
     from remedy.eval.diagnostics import DIAGNOSTICS
 
     conditions = [condition for condition in evaluations.conditions if condition["diagnostic"] == diagnostic]

@@ -1,6 +1,6 @@
-"""Files of an experiment that reports read: its runs, its plan, its trials.
+"""Files of an experiment that reports read: runs, plan and trials of settings.
 
-A damaged file raises a UserError.
+Reading a damaged file raises a UserError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class MissingRun(NamedTuple):
-    """A run that a report lacks, or lacks some conditions of (slugs)."""
+    """A run without some conditions (slugs), or without any evaluation."""
 
     run: str
     variant: str
@@ -37,12 +37,12 @@ class MissingRun(NamedTuple):
 
 
 def named(names: Sequence[str]) -> str:
-    """List the first three names, and how many more."""
+    """Write the first three names and the number of others."""
     return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def write_plan(experiment: Path, comparisons: Sequence[Comparison], seeds: Mapping[str, int]) -> None:
-    """Write what an experiment compares, and seeds, before its runs; an earlier plan stays."""
+    """Write an experiment's comparisons and seeds, unless a plan exists."""
     plan = {"comparisons": [comparison.model_dump(mode="json") for comparison in comparisons], "seeds": {**seeds}}
     if not (path := experiment / PLAN).exists():
         write_json(path, {"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **plan})
@@ -62,7 +62,7 @@ def departures(
     seeds: Mapping[str, int | None],
     others: Sequence[Comparison],
 ) -> str:
-    """Say how a comparison departs from its plan, if it has one.
+    """Say how a comparison departs from its plan, if at all.
 
     `others`: all comparisons of its report.
     """
@@ -95,7 +95,7 @@ def _experiments(evaluations: Sequence[Path]) -> list[Path]:
 def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
     """Write `run` and `variant` of an experiment's runs, by folder.
 
-    An earlier run stays as long as its folder does: removed from the configuration, it would be a result left out.
+    Earlier runs stay listed while their folders exist: else a result could be left out unseen.
     """
     path = experiment / RUNS
     earlier: Mapping[str, Any] = read_json(path, _CURE)["runs"] if path.exists() else {}
@@ -106,7 +106,7 @@ def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def missing_runs(evaluations: Sequence[Path]) -> list[MissingRun]:
-    """List the planned runs of these evaluations' experiments that are not among them."""
+    """List planned runs of these evaluations' experiments that are not evaluated."""
     evaluated = {folder.absolute() for folder in evaluations}
     return [
         MissingRun(run["run"], run["variant"])
@@ -118,7 +118,7 @@ def missing_runs(evaluations: Sequence[Path]) -> list[MissingRun]:
 
 
 class Trial(TypedDict):
-    """One setting that a variant tried. `figures`: by seed; null if training diverged."""
+    """A trial of settings; `figures`: by seed, null if training diverged."""
 
     values: dict[str, Any]
     figures: list[float | None]
@@ -127,7 +127,7 @@ class Trial(TypedDict):
 
 
 class SelectionRecord(TypedDict):
-    """Choices of a group's variants."""
+    """Trials of a group's variants."""
 
     group: str
     metric: str

@@ -51,11 +51,7 @@ class Report(NamedTuple):
 
 
 def write_pages(report: Report, output: Path, title: str) -> Path:
-    """Write pages, tables and `figures/`; return the HTML page's path.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write pages, tables and `figures/`; return the HTML page's path."""
     with writing(output):
         rendered = [(section, *drawn(section, output / "figures")) for section in report.sections]
     groups = {
@@ -111,7 +107,7 @@ def _environment(name: str) -> jinja2.Environment:
 
 
 def drawn(section: Section, folder: Path) -> tuple[str, str]:
-    """Draw a section's figure, if any; return its anchor and a data URL."""
+    """Draw a section's figure, if any; return anchor and data URL."""
     anchor = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
     figure = section.draw() if section.draw is not None else None
     if figure is None:
@@ -123,10 +119,7 @@ def drawn(section: Section, folder: Path) -> tuple[str, str]:
 
 
 def forests(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Lay comparisons out for forest plots, one for each metric.
-
-    `places`: mean and interval; positions are in percent of the width.
-    """
+    """Lay out a forest plot for each metric; positions are in percent of the width."""
     scales = {verdict.comparison.metric: METRICS[verdict.comparison.metric][1] or "answers" for verdict in verdicts}
     return [
         _forest(f"points more right {scale}", [verdict for verdict in verdicts if verdict.comparison.metric == metric])
@@ -164,7 +157,7 @@ def _forest(scale: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:
-    """Write a verdict for machines; rates and differences as shares."""
+    """Return a verdict's JSON record; rates and differences are shares."""
     comparison = verdict.comparison
     record: dict[str, Any] = {
         "comparison": comparison.mitigation,

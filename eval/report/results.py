@@ -1,4 +1,4 @@
-"""Sections on right answers of any diagnostic: tables, curves, held-out programs, tokens."""
+"""Report sections on right answers and tokens of any diagnostic."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def result_sections(
     requests: Sequence[Mapping[str, Any]],
     published: Sequence[Published] = (),
 ) -> list[Section]:
-    """Make one diagnostic's sections on right answers; `axis`: the label on the x axis."""
+    """Make a diagnostic's sections on right answers; `axis`: label on the x axis."""
     scored = [group for group in groups if group.scored]
     steps = [group for group in groups if not group.scored and group.runs[0]["per_frame"]]
     sections = []
@@ -89,7 +89,7 @@ def result_sections(
 
 
 def varying(groups: Sequence[Group], axis: str) -> str:
-    """Return the axis, or a label that grows with it if it is constant."""
+    """Return the axis or, if it is constant, a label that grows with it."""
     along = LABELS[axis].along if axis in LABELS else ()
     return next((name for name in (axis, *along) if len({group.labels.get(name) for group in groups}) > 1), axis)
 
@@ -102,7 +102,7 @@ def untraced(conditions: Sequence[ConditionSummary]) -> str:
 
 
 def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) -> Rows:
-    """Make a row for every recipe and condition, then published ones."""
+    """Tabulate recipes and conditions, then published figures."""
     several = any(len(group.runs) > 1 for group in groups)
 
     def right(group: Group) -> str:
@@ -135,7 +135,7 @@ def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) ->
 
 
 def sized(condition: ConditionSummary) -> str:
-    """Count the examples, and fewer programs and independent ones in small print."""
+    """Count examples; in small print, fewer programs or independent ones."""
     cell = str(condition["examples"])
     if condition["programs"] < condition["examples"]:
         cell += f"\n{condition['programs']} programs"
@@ -145,7 +145,7 @@ def sized(condition: ConditionSummary) -> str:
 
 
 def step_table(groups: Sequence[Group]) -> Rows:
-    """Tabulate right states, actions and values per frame."""
+    """Tabulate shares of right frames."""
     columns = {
         count.replace("_", " ").capitalize(): partial(Group.share, key=share, count=count)
         for share, count in FRAMES.values()
@@ -154,7 +154,7 @@ def step_table(groups: Sequence[Group]) -> Rows:
 
 
 def curves(groups: Sequence[Group], axis: str) -> Figure | None:
-    """Draw right answers against a label, a panel for each set of others."""
+    """Draw right answers by a label, a panel for each set of other labels."""
     from remedy.eval.tables import plotting
 
     along = (axis, "forcing", *(LABELS[axis].along if axis in LABELS else ()))
@@ -225,7 +225,7 @@ def _held(rows: pd.DataFrame) -> str:
 
 
 def token_section(name: str, groups: Sequence[Group]) -> Section:
-    """Tabulate mean tokens: true traces by role, written, and read."""
+    """Tabulate mean tokens of true traces by role, written, and read."""
 
     def mean(column: str, group: Group) -> str:
         return f"{group.records[column].mean():,.1f}" if group.records[column].any() else ""

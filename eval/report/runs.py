@@ -1,4 +1,4 @@
-"""Sections on runs: models, training, validation curves, trials of settings."""
+"""Report sections on runs: models, training, validation, trials."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 def run_sections(
     evaluations: Evaluations, trials: Sequence[SelectionRecord], missing: Sequence[MissingRun]
 ) -> list[Section]:
-    """Make the sections on runs, and on missing ones."""
     sections = []
     if evaluations.requests:
         rows, shared = runs_table(evaluations.requests)
@@ -41,7 +40,7 @@ def run_sections(
 
 
 def runs_table(requests: Sequence[Mapping[str, Any]]) -> tuple[Rows, str]:
-    """Make a row for every recipe, and a sentence on what all share."""
+    """Tabulate recipes; return also a sentence on what all share."""
     recipes: dict[str, list[dict[str, Any]]] = {}
     for request in requests:
         recipes.setdefault(request.get("variant") or request["run"], []).append(_columns_of(request))
@@ -98,7 +97,7 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _together(values: Sequence[Any]) -> str:
-    """Write several runs' values in a cell; of many numbers, the range."""
+    """Write several runs' values in a cell."""
     different = list(dict.fromkeys(value for value in values if value != ""))
     # Up to four numbers are listed; more, such as those of many seeds, become a range.
     if len(different) > 4 and all(isinstance(value, int) for value in different):
@@ -118,7 +117,7 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
 
 
 def phrase(settings: Mapping[str, Any]) -> str:
-    """Write a kind and its settings, without empty ones: `bpe: vocab_size 400`."""
+    """Write settings that are not empty: `bpe: vocab_size 400`."""
     words = []
     for key, value in settings.items():
         if isinstance(value, list):
@@ -135,7 +134,7 @@ def _curve(request: Mapping[str, Any]) -> Sequence[Sequence[float]]:
 
 
 def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return runs' validation losses at the step of their weights."""
+    """Return runs' validation losses at their kept steps."""
     by_run = {}
     for request in requests:
         by_step = {step: loss for step, loss, *_ in _curve(request)}
@@ -146,7 +145,7 @@ def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def curves_figure(curves: Mapping[str, Sequence[Sequence[float]]], variants: Mapping[str, str]) -> Figure:
-    """Draw validation by step, a line for each run."""
+    """Draw validation by training step."""
     from remedy.eval.tables import plotting
 
     figure, panels = plotting.panels(2, shared=False)

@@ -1,4 +1,4 @@
-"""Verdicts: comparisons of a recipe or a run with its baseline on the same programs."""
+"""Verdicts on recipes or runs against their baselines on the same programs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ ALONE = 0.05
 
 
 class Verdict(NamedTuple):
-    """The outcome of a comparison; pairs are of the baseline and the treatment.
+    """Outcome of a comparison; pairs are (baseline, treatment).
 
-    `token_ratio`: true traces' tokens, treatment over baseline (NaN: not comparable); `written_ratio`: written tokens,
-    NaN where any is fed. `word`: of recipes if both sides have several seeds, else of these runs; None of a diagnosis.
-    `programs`: distinct ones. `without`: the best rule without a model; `above`: treatment less rule. `conditions`:
-    slugs. `truncated`: shares cut by a limit. `moved`: failure classes with the baseline (rows) and the treatment, ""
-    if right. `refused`: why the word is inconclusive. `unplanned`: departures from the plan.
+    `token_ratio`: tokens of true traces, treatment over baseline (NaN: not comparable); `written_ratio`: of written
+    tokens, NaN if any are fed. `word`: None of a diagnosis. `programs`: distinct ones. `without`: the best rule without
+    a model; `above`: treatment less rule. `conditions`: slugs. `truncated`: shares cut by a limit. `moved`: counts by
+    failure class with the baseline (rows) and the treatment, "" if right. `refused`: why the sides cannot be compared.
     """
 
     comparison: Comparison
@@ -66,7 +65,6 @@ class Verdict(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval that it is judged by."""
         return self.difference.interval(self.level)
 
 
@@ -76,13 +74,13 @@ def decide(
     untrained: Collection[str] = (),
     losses: Mapping[str, float] | None = None,
 ) -> list[Verdict]:
-    """Compare the sides of each comparison on programs that all of their runs have.
+    """Judge comparisons on programs that all runs of both sides have.
 
-    All but the primary share the level of one (Holm). `untrained`: runs that no seed could change.
+    All but the primary share one level (Holm). `untrained`: runs whose model has no seed.
 
     Raises:
-        ConfigError: the records lack a run or label, no example is shared, several are primary, rates are asked of too few
-            seeds, or the metric does not fit the sides.
+        ConfigError: records lack a run or label, share no example or do not fit the metric; several comparisons are
+            primary; or rates are asked of too few seeds.
     """
     one_primary(comparisons)
     if not comparisons:
@@ -113,7 +111,7 @@ def _worded(verdict: Verdict, level: float) -> Verdict:
 def _compared(
     comparison: Comparison, records: pd.DataFrame, untrained: Collection[str], losses: Mapping[str, float]
 ) -> Verdict:
-    """Make a verdict whose word, unless a diagnosis, is still to be found."""
+    """Make a verdict without its word."""
     sides = before, after = _sides(comparison, records)
     diagnosis = len({frozenset(map(fed_as, side["forcing"].unique())) for side in sides}) > 1
     if diagnosis:
@@ -146,7 +144,7 @@ def _compared(
 
 
 def _ratio(both: pd.DataFrame, column: str) -> float:
-    """Divide a column's sums over pairs that have some, treatment by baseline."""
+    """Divide sums over pairs with positive values, treatment by baseline."""
     before, after = both[f"{column}_before"], both[f"{column}_after"]
     positive = (before > 0) & (after > 0)
     return float(after[positive].sum() / before[positive].sum()) if positive.any() else math.nan
@@ -189,7 +187,7 @@ def _mean_loss(runs: Sequence[str], losses: Mapping[str, float]) -> float:
 
 
 def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Select both sides' records on shared examples, in the same order."""
+    """Select both sides' records of shared examples, in the same order."""
     before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
     # An example is shared if every run of both sides has a row of it.
     counts = pd.concat([before["pair"], after["pair"]]).value_counts()
@@ -214,7 +212,7 @@ def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
 
 
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
-    """Select a row for each run and example; `place` numbers a side's runs."""
+    """Select one record for each run and example; `place` numbers the runs."""
     where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
     chosen = _of_run(side, records, comparison)
     for key, value in side.where.items():

@@ -1,4 +1,4 @@
-"""Words of verdicts: the report's leading sentence, and cells of its tables."""
+"""Words of verdicts: the leading sentence and table cells."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ METRICS = {
     "changed_state": ("changed states right", "changed states, by frame (nothing changed: 0 %)"),
     "action": ("actions right", "actions, by frame"),
 }
-"""Words of a metric: in a sentence, and beside numbers that are not right answers."""
+"""Words of a metric: in a sentence, and beside numbers."""
 
 
 def dots(verdict: Verdict) -> list[list[float]]:
-    """Return each seed's distance from the baseline's mean in points, by side."""
+    """Return seeds' distances from the baseline's mean in points, by side."""
     sides = verdict.baseline, verdict.treatment
     if sum(len(side.points) for side in sides) <= 2:
         return [[], []]
@@ -37,7 +37,7 @@ def dots(verdict: Verdict) -> list[list[float]]:
 
 
 def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
-    """Return the word, if any, and the sentence of the leading comparison."""
+    """Return word and sentence of the leading comparison."""
     if not verdicts:
         return None, NOTHING
     verdict = leading(verdicts)
@@ -50,7 +50,7 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
 
 
 def beside_rule(verdict: Verdict) -> str:
-    """Compare the treatment with the best rule without a model, if known."""
+    """Write the treatment beside the best rule without a model, if known."""
     if verdict.above is None:
         return ""
     name, share = verdict.without
@@ -65,7 +65,7 @@ def leading(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def counted(verdicts: Sequence[Verdict]) -> str:
-    """Count the words of several comparisons; empty of one."""
+    """Count the verdicts of several comparisons."""
     if len(verdicts) < 2:
         return ""
     rank = "primary" if any(verdict.comparison.primary for verdict in verdicts) else "clearest"
@@ -75,18 +75,17 @@ def counted(verdicts: Sequence[Verdict]) -> str:
 
 
 def undecidable(verdict: Verdict) -> str:
-    """Say if a comparison could have shown nothing, whatever its runs did."""
+    """Say if no outcome could have been conclusive."""
     bound = bounds(verdict)
     return f"It {bound}." if verdict.word is VerdictWord.INCONCLUSIVE and bound.startswith("could show nothing") else ""
 
 
 def confidence(verdict: Verdict) -> str:
-    """Write the confidence of the verdict's interval: `95 %`."""
     return f"{100 * (1 - verdict.level):.3g} %"
 
 
 def scope(verdict: Verdict) -> str:
-    """Write the runs that a verdict speaks of: `4 seeds each`."""
+    """Write a verdict's runs: `4 seeds each`."""
     before, after = verdict.difference.seeds
     if not verdict.difference.of_recipes:
         runs = "one run each" if before == after == 1 else f"{plural(after, 'run')} against {before}"
@@ -102,7 +101,7 @@ def scope(verdict: Verdict) -> str:
 
 
 def like_these(verdict: Verdict) -> str:
-    """Write what no seed has shown of a decided word on recipes."""
+    """Write what a verdict on recipes leaves open about other seeds."""
     good = verdict.word is VerdictWord.AS_GOOD
     if (
         not verdict.difference.of_recipes
@@ -117,7 +116,7 @@ def like_these(verdict: Verdict) -> str:
 
 
 def drawn(verdict: Verdict) -> str:
-    """Count the programs: `100 examples of 40 programs, 10 of them independent`."""
+    """Count programs: `100 examples of 40 programs, 10 of them independent`."""
     programs, difference = plural(verdict.programs, "program"), verdict.difference
     if verdict.comparison.metric != "answer":
         return programs
@@ -132,7 +131,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def difference_of(verdict: Verdict) -> str:
-    """Write the difference: `+62 points`."""
     points = 100 * verdict.difference.mean
     return f"{points:+.0f} points" if round(points) else "0 points"
 
@@ -148,7 +146,6 @@ def _mean(side: RecipeRate) -> str:
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
-    """Make a row under `VERDICT_HEAD`."""
     comparison = verdict.comparison
     aim = f"meant for {comparison.failure}" if comparison.failure != "any" else ""
     scale = METRICS[comparison.metric][1]
@@ -158,7 +155,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def verdict_cell(verdict: Verdict) -> str:
-    """Write the word, and in small print what it speaks of and what qualifies it."""
+    """Write the word and, in small print, scope and reservations."""
     of_runs = both = ""
     undecided = verdict.word is VerdictWord.INCONCLUSIVE and verdict.difference.of_recipes
     if undecided and verdict.of_runs is not VerdictWord.INCONCLUSIVE:
@@ -176,7 +173,7 @@ def verdict_cell(verdict: Verdict) -> str:
 
 
 def side_cell(verdict: Verdict, number: int) -> str:
-    """Write a side's rate (0: baseline) with interval, seeds and remarks."""
+    """Write a side's rate with interval, seeds and remarks."""
     side = (verdict.baseline, verdict.treatment)[number]
     low, high = side.estimate.low, side.estimate.high
     lines = [_mean(side), interval(low, high)]
@@ -196,7 +193,7 @@ def _sides(verdict: Verdict) -> list[str]:
 
 
 def tokens_of(verdict: Verdict) -> str:
-    """Write the ratios of written tokens, where known, and of true ones."""
+    """Write the ratios of written tokens, if known, and of true ones."""
     true = "" if math.isnan(verdict.token_ratio) else f"x {verdict.token_ratio:.2f}"
     written = verdict.written_ratio
     return true if math.isnan(written) else f"x {written:.2f} written\n{true} in true traces"
@@ -207,7 +204,6 @@ def diagnosis_rows(verdicts: Sequence[Verdict]) -> Rows:
 
 
 def evidence_row(verdict: Verdict) -> list[str]:
-    """Make a row under `EVIDENCE_HEAD`."""
     asked, p_value = verdict.evidence.asked, verdict.evidence.p_value
     difference, (name, share) = verdict.difference, verdict.without
     tests = [
@@ -229,7 +225,7 @@ def evidence_row(verdict: Verdict) -> list[str]:
 
 
 def solved_of(side: RecipeRate) -> str:
-    """Write solved trainings and their share: `3 of 4`, `19 to 99 % of all`."""
+    """Write solved trainings: `3 of 4`, `19 to 99 % of all`."""
     bar = "" if side.solved_at == BAR else f" (at {100 * side.solved_at:.0f} %)"
     if not side.reachable:
         return f"unknown: too few programs{bar}"
@@ -237,7 +233,7 @@ def solved_of(side: RecipeRate) -> str:
 
 
 def bounds(verdict: Verdict) -> str:
-    """Write what an undecided word could show, or what limits a decided one."""
+    """Write what an inconclusive comparison could show, or what limits a verdict."""
     difference, comparison = verdict.difference, verdict.comparison
     match verdict.word:
         case VerdictWord.INCONCLUSIVE if verdict.refused:

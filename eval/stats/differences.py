@@ -13,21 +13,21 @@ from remedy.eval.stats.exact import Counts, PValues, permutation, sign_flips
 from remedy.eval.stats.seeds import Spread, adjusted, between_and_among, shared
 
 SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
-"""The fewest seeds a side, and the fewest runs on both sides, for a test of rates; four a side could reach 3 % but are not used."""
+"""The fewest seeds per side, and the fewest matched runs, for a test of rates; four per side could reach p = 0.03, but are not used."""
 
 
 def too_few(seeds: tuple[int, int], matched: bool) -> bool:
-    """Say if seeds are too few to test rates; `matched`: runs have counterparts."""
+    """Say if seeds are too few to test rates."""
     return max(seeds) < RUNS_ON_BOTH if matched else min(seeds) < SEEDS_A_SIDE
 
 
 class Difference(NamedTuple):
     """Treatment less baseline on the same examples; rates are means over seeds and examples.
 
-    Pairs are of baseline and treatment. `examples`: of each seed; a program drawn twice is two, in one cluster.
-    `of_recipes`: for other seeds too. `gained`, `lost`: programs that turn right, and wrong, over pairs of runs.
-    `recipes`: the spread over seeds and programs; `runs`: over programs, drawn towards 0. `right`: right answers by
-    seed. `drawn_in`: right answers by which tests draw the difference towards 0.
+    Pairs are (baseline, treatment). `examples`: per seed. `of_recipes`: it holds for other seeds too. `gained`, `lost`:
+    programs that turn right, and wrong, over pairs of runs. `recipes`: spread over seeds and programs. `runs`: spread
+    over programs, shrunk towards 0. `right`: right answers by seed. `drawn_in`: right answers by which tests shrink
+    the difference.
     """
 
     examples: int
@@ -50,14 +50,11 @@ class Difference(NamedTuple):
 
     @property
     def matched(self) -> bool:
-        """Each run has a counterpart on the other side: itself, or a single model."""
+        """True if each run has a counterpart: itself, or a single model."""
         return self.same_runs or min(self.seeds) == 1
 
     def test(self, less: int = 0) -> PValues:
-        """Test exactly if the treatment's rates are the baseline's less `less` right answers.
-
-        Permutes seeds, or flips the signs of matched ones.
-        """
+        """Test exactly if the treatment's rates are the baseline's less `less` right answers."""
         before, after = self.right
         up, down = (
             sign_flips(after + move - before) if self.matched else permutation(before, after + move)
@@ -66,7 +63,7 @@ class Difference(NamedTuple):
         return PValues(up.up, down.down)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the interval of recipes, or else of these runs, cut to [-1, 1]."""
+        """Return the interval for recipes, or else for these runs, cut to [-1, 1]."""
         return _ends(self.recipes or self.runs, level)
 
     def interval_of_runs(self, level: float = LEVEL) -> tuple[float, float]:
@@ -75,7 +72,7 @@ class Difference(NamedTuple):
 
     @property
     def p_of_runs(self) -> float:
-        """Two-sided, for these runs; below a level exactly if `interval_of_runs` excludes 0."""
+        """The two-sided p-value for these runs; it agrees with `interval_of_runs`."""
         return min(1.0, *self.runs.p_values())
 
 
@@ -89,13 +86,13 @@ def compare(
     """Estimate the difference of two sides' outcomes (S, P) on the same programs.
 
     For these runs: Agresti and Min's adjusted interval for matched pairs ("Simple improved confidence intervals for
-    comparing matched proportions", Statistics in Medicine 24, 2005), with the t distribution of the clusters: the
-    normal takes four of four for a difference (p = 0.009; exactly 0.125). For recipes: Welch's variances over seeds
-    crossed with those over programs as in `over_seeds`, and exact permutation tests. `same_runs`: row s of both sides
-    is one run under two conditions. `standing`: a side is a model without other seeds.
+    comparing matched proportions", Statistics in Medicine 24, 2005), with the t distribution of the clusters. For
+    recipes: Welch's variances over seeds, crossed with those over programs as in `over_seeds`, and exact permutation
+    tests. `same_runs`: row s of both sides is one run under two conditions. `standing`: the side is a model without
+    other seeds.
 
     Raises:
-        ValueError: the sides have no outcomes, or other numbers of programs (with `same_runs`, of seeds).
+        ValueError: the sides have no outcomes, or differ in programs (with `same_runs`, in seeds).
     """
     before, after = (np.atleast_2d(np.asarray(side, dtype=float)) for side in (baseline, treatment))
     if not before.size or before.shape[1] != after.shape[1] or (same_runs and before.shape != after.shape):
@@ -129,10 +126,10 @@ def compare(
 
 
 def _drawn_in(runs: Spread, noise: float) -> float:
-    """Return how far to draw a difference towards 0 before seeds are tested.
+    """Return how far to shrink a difference towards 0 before seeds are tested.
 
-    What programs add to an interval of seeds: q (sqrt(S + V) - sqrt(S)), with variances V over programs and S over
-    seeds, and Student's quantile q.
+    It is what programs add to an interval over seeds: q (sqrt(S + V) - sqrt(S)), with variances V over programs and S
+    over seeds, and Student's quantile q.
     """
     ((error, degrees),) = runs.parts
     programs = max(error**2 - noise, 0.0)

@@ -1,4 +1,4 @@
-"""Parts of reports: sections, and how tables show labels and rates of conditions."""
+"""Sections of reports, and how tables show labels and rates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WITHOUT = "Without a model"
 """The head of the column of the best rule without a model."""
 RIGHT, FAILURES, RECORDS, TOKENS, RUNS = "Right answers", "Failures", "Records", "Tokens", "Runs and training"
-"""Groups of sections in their order, each folded away under its name."""
+"""Groups of sections in order, each folded away under its name."""
 GROUPS = (RIGHT, FAILURES, RECORDS, TOKENS, RUNS)
 
 Rows = list[list[str]]
@@ -25,8 +25,8 @@ Rows = list[list[str]]
 class Section(NamedTuple):
     """A part of a report: a table or a figure.
 
-    `title`: unique, since it names the figure's file. `draw`: may return None; then the section is left out. `note`:
-    shown where first needed; `own`: always. `links`: files by the text of cells.
+    `title`: unique, since it names the figure's file. `draw`: a result of None leaves the section out. `note`: shown at
+    its first section only; `own`: always. `links`: files by cells' text.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Section(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Figures of others, by column; `unlike`: how they differ from this project's."""
+    """Published figures, by column; `unlike`: how they differ from ours."""
 
     name: str
     labels: Mapping[str, LabelValue]
@@ -47,12 +47,12 @@ class Published(NamedTuple):
     unlike: str
 
     def beside(self, conditions: Iterable[ConditionSummary]) -> bool:
-        """Say if one of the conditions has its labels."""
+        """Say if a condition has its labels."""
         return any(self.labels.items() <= condition["labels"].items() for condition in conditions)
 
 
 def tidied(rows: Rows) -> Rows:
-    """Drop the columns in which every cell is empty or 0."""
+    """Drop columns whose cells are all empty or 0."""
     kept = [column for column in range(len(rows[0])) if any(row[column] not in ("", "0", "0 %") for row in rows[1:])]
     return [[row[column] for column in kept] for row in rows]
 
@@ -68,7 +68,7 @@ def title(label: str) -> str:
 
 
 def ordered_labels(conditions: Iterable[ConditionSummary]) -> list[str]:
-    """List conditions' labels, their diagnostics' own first."""
+    """List labels, diagnostics' own first."""
     common = [label.name for label in COMMON]
     names = dict.fromkeys(name for condition in conditions for name in condition["labels"])
     position = {name: number for number, name in enumerate(LABELS)}
@@ -93,14 +93,14 @@ def telling(conditions: Sequence[ConditionSummary]) -> list[str]:
 
 
 def constant(conditions: Sequence[ConditionSummary]) -> str:
-    """Write the labels that all conditions share as a sentence."""
+    """Write the labels that all conditions share."""
     shared = [name for name in ordered_labels(conditions) if name not in varying(conditions)]
     pairs = [f"{name} {text(value)}" for name in shared if (value := conditions[0]["labels"][name]) != ""]
     return f"All with {', '.join(pairs)}." if pairs else ""
 
 
 def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
-    """Write some labels, without false and empty ones: `spacing 4, forcing free`."""
+    """Write labels that are not false or empty: `spacing 4, forcing free`."""
     values = {name: labels.get(name) for name in names}
     present = {
         name: value for name, value in values.items() if value is not None and value is not False and value != ""
@@ -109,7 +109,7 @@ def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
 
 
 def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
-    """Sort conditions by run, then by their labels' values."""
+    """Sort conditions by run, then by labels."""
     runs = list(dict.fromkeys(condition["run"] for condition in conditions))
     names = ordered_labels(conditions)
 
@@ -154,5 +154,5 @@ def points_of(difference: Difference) -> str:
 
 
 def places(low: float, high: float) -> int:
-    """Return a percentage's decimals: one if its interval is below two points."""
+    """Return the decimals of a percentage: one if its interval is narrow."""
     return 1 if high - low < 0.02 else 0

@@ -140,17 +140,17 @@ def for_checkpoint(
         if draws_other_pairs(trained, data):
             raise ConfigError("set: another seed, n or moves draws other pairs than training held out: remove it")
     section = config.set.get("task")
-    given = [f"task.{key}" for key in section] if isinstance(section, dict) else []
-    for key in [*config.set, *given]:
+    task_keys = [f"task.{key}" for key in section] if isinstance(section, dict) else []
+    for key in [*config.set, *task_keys]:
         if key.startswith("task.held_out_") and (
             key != "task.held_out_pairs" or getattr(trained_on, "held_out_pairs", False)
         ):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
     _refuse_other_splits(data.task, trained_on)
-    took = read_training(Path(checkpoint))
+    recorded = read_training(Path(checkpoint))
     train = written.get("train")
     stages = train.get("curriculum") or [] if isinstance(train, dict) else []
-    training = {**took, "chosen": dict(chosen or {}), "curriculum": stages} if took is not None else None
+    training = {**recorded, "chosen": dict(chosen or {}), "curriculum": stages} if recorded is not None else None
     return Subject(data, trained_on, recorded_weights(Path(checkpoint)), training)
 
 

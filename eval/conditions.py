@@ -19,23 +19,23 @@ def conditions_of(config: EvalConfig, subject: Subject) -> list[Condition]:
     Raises:
         ConfigError: a diagnostic does not fit the data, two conditions have the same labels, or a setting does nothing.
     """
-    found = _grid(config, subject.data, config.split, subject.trained_on)
-    slugs = [condition.slug for condition in found]
+    conditions = _grid(config, subject.data, config.split, subject.trained_on)
+    slugs = [condition.slug for condition in conditions]
     if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
         raise ConfigError(f"diagnostics: the condition {twice} is there twice: remove one")
-    _refuse_idle(config, subject, found)
+    _refuse_idle(config, subject, conditions)
     supervised = (subject.training or {}).get("supervised")
     if supervised is None:
-        return found
-    return [condition.model_copy(update={"supervised": tuple(supervised)}) for condition in found]
+        return conditions
+    return [condition.model_copy(update={"supervised": tuple(supervised)}) for condition in conditions]
 
 
-def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -> None:
+def _refuse_idle(config: EvalConfig, subject: Subject, conditions: list[Condition]) -> None:
     """Raise a ConfigError for a setting without effect on these conditions."""
 
     def same(split: str, trained_on: Task | None) -> bool:
         try:
-            return found == _grid(config, subject.data, split, trained_on)
+            return conditions == _grid(config, subject.data, split, trained_on)
         except ConfigError:
             return False
 
@@ -49,7 +49,7 @@ def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -
         raise ConfigError(
             f"trained_on {config.trained_on.name} does nothing: no diagnostic evaluates these programs: remove it"
         )
-    parallel = all(fed_roles(condition.forcing) == TEACHER_FORCED for condition in found)
+    parallel = all(fed_roles(condition.forcing) == TEACHER_FORCED for condition in conditions)
     if parallel and config.max_new_tokens != usual["max_new_tokens"]:
         raise ConfigError(
             f"max_new_tokens {config.max_new_tokens} does nothing with forcing teacher_forced alone, in which the model "
@@ -58,7 +58,9 @@ def _refuse_idle(config: EvalConfig, subject: Subject, found: list[Condition]) -
 
 
 def _grid(config: EvalConfig, data: DataConfig, split: str, trained_on: Task | None) -> list[Condition]:
-    return [one for diagnostic in config.diagnostics for one in diagnostic.conditions(data, split, trained_on)]
+    return [
+        condition for diagnostic in config.diagnostics for condition in diagnostic.conditions(data, split, trained_on)
+    ]
 
 
 def outcomes(condition: Condition, metric: str) -> float:
@@ -67,7 +69,7 @@ def outcomes(condition: Condition, metric: str) -> float:
         return condition.examples
     data = condition.data.changed({"reveal.max_tokens": None})  # without a tokenizer the budget is unknown
     first = examples(data, condition.split, range(min(SAMPLE, condition.examples)))
-    return condition.examples * sum(_outcomes(one, data, metric) for one in first) / len(first)
+    return condition.examples * sum(_outcomes(example, data, metric) for example in first) / len(first)
 
 
 def _outcomes(example: Example, data: DataConfig, metric: str) -> int:

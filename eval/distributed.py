@@ -47,9 +47,9 @@ class Rank:
         Examples are dealt out from the longest, there and back, so that all parts take about as long.
         """
         rank, _, size = self.process
-        order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+        order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
         turns = [turn % (2 * size) for turn in range(len(order))]
-        return [place for place, turn in zip(order, turns) if min(turn, 2 * size - 1 - turn) == rank]
+        return [index for index, turn in zip(order, turns) if min(turn, 2 * size - 1 - turn) == rank]
 
     def keep_beating(self, folder: Path) -> None:
         """Start a thread that touches this process's heartbeat file every `PULSE` seconds."""

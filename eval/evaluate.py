@@ -83,7 +83,7 @@ def evaluate_checkpoint(
     """
     config.refuse_on((rank or Rank()).process.world_size)
     subject = for_checkpoint(str(checkpoint), config, chosen, own)
-    conditions_of(config, subject)  # what does not fit the data is said before weights are loaded
+    conditions_of(config, subject)  # what does not fit the data is refused before weights are loaded
     model, tokenizer = load_evaluated(str(checkpoint), config)
     name = name or str(checkpoint)
     return evaluate(model, tokenizer, subject, config, Path(directory), name, progress, variant, rank)
@@ -135,7 +135,7 @@ def evaluate(
         **plugins_section(),
     }
     knowledge = Knowledge(subject.training, len(tokenizer.new_ids))
-    work = _Work(generator, tokenizer, config, directory, name, digest_of(request), rank)
+    evaluator = _Evaluator(generator, tokenizer, config, directory, name, digest_of(request), rank)
     path, summaries = directory / SUMMARY, list[ConditionSummary]()
     with owned(directory) if rank.is_main else contextlib.nullcontext():
         if rank.is_main:
@@ -148,28 +148,28 @@ def evaluate(
         for number, condition in enumerate(conditions, start=1):
             say = progress if rank.is_main else lambda done: None
             meter = Meter(number, len(conditions), condition.examples, say, rank.process.world_size)
-            records = work.records(condition, meter)
+            records = evaluator.records(condition, meter)
             if records is not None:
-                found = summarise(records, knowledge)
-                progress(_done(number, len(conditions), condition, found[0]))
-                summaries += found
+                results = summarise(records, knowledge)
+                progress(_done(number, len(conditions), condition, results[0]))
+                summaries += results
         if rank.is_main:
             shutil.rmtree(directory / UNFINISHED, ignore_errors=True)
-            write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
+            write_summary(path, name, summaries, evaluator.evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
 
 
 def _warn_of_untaught(conditions: Sequence[Condition], tokenizer: TraceTokenizer, knowledge: Knowledge) -> None:
     """Warn of roles that a model must write untrained, by one example per condition."""
-    said = set[str]()
+    warned = set[str]()
     for condition in conditions:
         if condition.supervised is None or fed_roles(condition.forcing) == TEACHER_FORCED:
             continue
         [(_, truth)] = encoded_examples(condition.data, tokenizer, condition.split, range(1))
         one_token = FORMATS[condition.data.format].one_token
         lacks = knowledge.lacks(forcing_name(condition.forcing), one_token, set(map(Role, truth.roles)))
-        if lacks and lacks not in said:
-            said.add(lacks)
+        if lacks and lacks not in warned:
+            warned.add(lacks)
             log.warning("%s: %s", condition.slug, lacks)
 
 
@@ -183,7 +183,7 @@ def _done(number: int, of: int, condition: Condition, summary: ConditionSummary)
     right, per_frame = summary["right"], summary["per_frame"]
     rate = f"{right.mean:.1%}" if right is not None else "nothing could be run"
     if right is None and per_frame:
-        rate = ", ".join(f"{what.replace('_', ' ')} {share.mean:.1%}" for what, share in per_frame.items())
+        rate = ", ".join(f"{kind.replace('_', ' ')} {share.mean:.1%}" for kind, share in per_frame.items())
     remarks, left_out = of_condition(summary), sum(summary["untraced"].values())
     remarks += [f"{left_out} programs that could not be run are left out"] if left_out else []
     result = f"{', '.join([condition.diagnostic, *filter(None, words)])}: {rate}"
@@ -191,7 +191,7 @@ def _done(number: int, of: int, condition: Condition, summary: ConditionSummary)
 
 
 @dataclass
-class _Work:
+class _Evaluator:
     """One process's work in an evaluation; `evaluation`: the request's digest."""
 
     generator: Generator
@@ -201,7 +201,7 @@ class _Work:
     name: str
     evaluation: str
     rank: Rank
-    long_was_said: bool = False
+    soft_limit_warned: bool = False
 
     def records(self, condition: Condition, meter: Meter) -> pd.DataFrame | None:
         """Return a condition's records, evaluated if needed; None but in the first process."""
@@ -211,12 +211,12 @@ class _Work:
         if path.exists():
             try:
                 read_generations(generations, self.evaluation)
-                found = read_records(path, self.evaluation)
+                records = read_records(path, self.evaluation)
             except DamagedFile as error:
                 log.warning("%s", str(error).replace(CURE, "the condition is evaluated again"))
             else:
                 shutil.rmtree(folder, ignore_errors=True)  # of one that was killed between the records and this
-                return found if self.rank.is_main else None
+                return records if self.rank.is_main else None
         if self.rank.several:
             folder.mkdir(parents=True, exist_ok=True)
             self._write_part(condition, Kept(self.generator, self._journal(folder), meter), meter)
@@ -228,11 +228,11 @@ class _Work:
         if len(journal) and not self.rank.several:
             log.info("%s: %d traces of a condition that was not done are kept", journal.folder, len(journal))
         # What no process has written yet, as of a program that is near a limit of time, is written by this one.
-        ran = run_condition(Kept(self.generator, journal, meter), self.tokenizer, condition, self.config, meter)
-        self._warn_of_long(condition, ran.lengths)
+        results = run_condition(Kept(self.generator, journal, meter), self.tokenizer, condition, self.config, meter)
+        self._warn_of_long(condition, results.lengths)
         # Records come last: where they are, so is what they lead to.
-        write_generations(generations, ran.kept, self.evaluation)
-        write_records(path, self.name, ran.rows, condition.labels, self.evaluation)
+        write_generations(generations, results.generations, self.evaluation)
+        write_records(path, self.name, results.rows, condition.labels, self.evaluation)
         journal.clear()
         return read_records(path, self.evaluation)
 
@@ -243,7 +243,7 @@ class _Work:
         """
         done = 0
         for _, batch in _pools(condition, self.tokenizer, self.config.batch_size * self.rank.process.world_size):
-            part = [batch[place] for place in self.rank.part([len(truth.ids) for _, truth in batch])]
+            part = [batch[index] for index in self.rank.part([len(truth.ids) for _, truth in batch])]
             write_batch(generator, self.tokenizer, part, condition, self.config.max_new_tokens)
             done += len(part)
             meter.skip(done - meter.done)
@@ -255,26 +255,26 @@ class _Work:
         """Warn of examples beyond the model's context limit; once if the limit is soft."""
         context = self.generator.context
         long = [length for length in lengths if context is not None and length > context.tokens]
-        if context is None or not long or (self.long_was_said and not context.hard):
+        if context is None or not long or (self.soft_limit_warned and not context.hard):
             return
-        self.long_was_said = True
-        what = (
+        self.soft_limit_warned = True
+        consequence = (
             "it cannot read them, and they count as truncated"
             if context.hard
             else "it reads them beyond what it was made for (this is said once)"
         )
         log.warning(
             f"{condition.slug}: {len(long)} of {len(lengths)} examples have more than the {context.tokens:,} tokens of "
-            f"{self.generator.name} ({context.setting}), up to {max(long):,}: {what}"
+            f"{self.generator.name} ({context.setting}), up to {max(long):,}: {consequence}"
         )
 
 
-class Ran(NamedTuple):
+class ConditionResults(NamedTuple):
     """Results of every example of a condition."""
 
     rows: list[dict[str, Any]]
     """Records without the run's name."""
-    kept: list[Generation]
+    generations: list[Generation]
     """The model's outputs."""
     lengths: list[int]
     """The most tokens of the true sequence in view at once."""
@@ -282,21 +282,21 @@ class Ran(NamedTuple):
 
 def run_condition(
     generator: Writer, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig, meter: Meter | None = None
-) -> Ran:
+) -> ConditionResults:
     """Decode and score every example of a condition."""
     rows: list[dict[str, Any]] = []
-    kept: list[Generation] = []
+    generations: list[Generation] = []
     lengths: list[int] = []
     python, isolation = condition.data.task.environment()
     for indices, batch in _pools(condition, tokenizer, config.batch_size):
         results = score_batch(generator, tokenizer, batch, condition, config.max_new_tokens)
         for (example, truth), result in zip(batch, results):
             rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})
-            kept.append(result.generation)
+            generations.append(result.generation)
             lengths.append(longest_seen(*truth[:3], condition.data.memory, tokenizer.special_ids))
         if meter is not None:
             meter.skip(indices.stop - meter.done)
-    return Ran(rows, kept, lengths)
+    return ConditionResults(rows, generations, lengths)
 
 
 def _pools(

@@ -37,7 +37,7 @@ class Meter:
         self._number, self._of, self._say, self._processes = number, of, say, processes
         self._speed = Speed()
         self._speed.rate(0)
-        self._said = time.monotonic()
+        self._last_message = time.monotonic()
 
     @property
     def all_done(self) -> int:
@@ -56,11 +56,11 @@ class Meter:
 
     def look(self) -> None:
         """Send a message, unless the last one is recent."""
-        if time.monotonic() - self._said < QUIET:
+        if time.monotonic() - self._last_message < QUIET:
             return
-        self._said = time.monotonic()
+        self._last_message = time.monotonic()
         done, written = self.all_done, self._written * self._processes
         rate = self._speed.rate(written)
         left = duration(self._speed.left(written, written + self.traces - done))
-        said = [f"{done:,} of {self.traces:,} traces", f"{rate:.3g} traces/s" if rate else "", left and f"{left} left"]
-        self._say(Progress(self._number, self._of, ", ".join(filter(None, said))))
+        parts = [f"{done:,} of {self.traces:,} traces", f"{rate:.3g} traces/s" if rate else "", left and f"{left} left"]
+        self._say(Progress(self._number, self._of, ", ".join(filter(None, parts))))

@@ -180,11 +180,11 @@ def _groups(records: pd.DataFrame) -> list[_Group]:
 
     Single functions, which have no pairs, are in both groups.
     """
-    asked = records[PAIRS.name].fillna("") if PAIRS.name in records else pd.Series("", records.index)
+    pairs_of = records[PAIRS.name].fillna("") if PAIRS.name in records else pd.Series("", records.index)
     return [
         _Group(run, f"{family}, {pairs} held-out pairs" if pairs else family, str(forcing), of_forcing, rows)
-        for pairs in sorted({*asked} - {""}) or [""]
-        for (run, family), rows in records[asked.isin([pairs, ""])].groupby(["run", "family"], sort=False)
+        for pairs in sorted({*pairs_of} - {""}) or [""]
+        for (run, family), rows in records[pairs_of.isin([pairs, ""])].groupby(["run", "family"], sort=False)
         for forcing, of_forcing in answered(rows).groupby("forcing", sort=False)
     ]
 

@@ -76,7 +76,7 @@ class TwoByTwoDiagnostic(Diagnostic):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-        cells = found_cells(conditions, records)
+        cells = group_cells(conditions, records)
         note = CELLS_NOTE if any(len(cell.runs) > 1 for cell in cells) else ""
         return [
             Section(
@@ -101,7 +101,7 @@ class CellRuns(NamedTuple):
         return [run["per_frame"][kind] for run in self.runs if kind in run["per_frame"]]
 
 
-def found_cells(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[CellRuns]:
+def group_cells(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[CellRuns]:
     variants = dict(zip(records["run"], records.get("variant", records["run"])))
     names = [name for name in telling(conditions) if name != "forcing"]
     groups: dict[tuple[str, str], list[ConditionSummary]] = {}

@@ -11,7 +11,7 @@ from remedy.data_gen.roles import Role
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import OUT_OF
 from remedy.eval.records.summary import counts, pooled_of
-from remedy.eval.report.groups import Group, starts, table
+from remedy.eval.report.groups import Group, row_starts, table
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.tables.sections import FAILURES, Rows, Section, mean_of, tidied
@@ -70,7 +70,7 @@ def _examples(group: Group) -> str:
 def hazard_table(groups: Sequence[Group]) -> Rows:
     """Tabulate first errors by role, per frame and per token."""
     rows = [["Recipe", "Condition", "Role", "First errors", ANOTHER, "Tokens written", "Per frame", "Per 1,000 tokens"]]
-    for start, group in zip(starts(groups), groups):
+    for start, group in zip(row_starts(groups), groups):
         for role, column in OUT_OF.items():
             errors = int((group.records["first_error_role"] == role.label).sum())
             if errors and group.records[column].sum():

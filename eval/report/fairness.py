@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from remedy.eval.report.comparison import Comparison
-from remedy.eval.report.planned import MissingRun, departures, named
+from remedy.eval.report.planned import MissingRun, departures, first_names
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
 
@@ -26,7 +26,7 @@ _OTHERWISE_SAID = {"diagnostics", "set", "split", "trained_on", "batch_size", "p
 _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 
 
-def judged(
+def with_fairness(
     verdict: Verdict,
     requests: Sequence[Request],
     missing: Sequence[MissingRun] = (),
@@ -93,18 +93,18 @@ def facts(request: Request, trained: bool) -> dict[str, Any]:
     numbers = {"parameters": "parameters", "state_floats": "state", "state_by_length": "state a token"}
     properties |= {name: checkpoint[key] for key, name in numbers.items() if checkpoint.get(key) is not None}
     properties |= {
-        "model": served(request.get("backend")) or "run here",
-        "weights": quantised(request).removeprefix("weights ") or "as they are",
+        "model": server_text(request.get("backend")) or "run here",
+        "weights": quantisation_text(request).removeprefix("weights ") or "as they are",
     }
     return properties | _settings(request)
 
 
 def _settings(request: Request) -> dict[str, str]:
     """Write an evaluation's settings; batches only if they change rounding."""
-    asked: Mapping[str, object] = request.get("evaluation", {})
-    settings = {key: value for key, value in asked.items() if key not in _OTHERWISE_SAID}
-    precision = request.get("reading", {}).get("precision", _PRECISIONS.get(str(asked.get("precision"))))
-    batch, backend = asked.get("batch_size"), request.get("backend")
+    evaluation: Mapping[str, object] = request.get("evaluation", {})
+    settings = {key: value for key, value in evaluation.items() if key not in _OTHERWISE_SAID}
+    precision = request.get("reading", {}).get("precision", _PRECISIONS.get(str(evaluation.get("precision"))))
+    batch, backend = evaluation.get("batch_size"), request.get("backend")
     settings |= {"precision": precision} if precision else {}
     settings |= {"batch_size": batch} if batch and not backend and "bfloat16" in str(precision) else {}
     settings |= {LIMITS[1]: backend["longest"]} if backend else {}
@@ -131,20 +131,20 @@ def _incomplete(verdict: Verdict, missing: Sequence[MissingRun]) -> str:
         for run in missing
         if side.run in (run.run, run.variant) and not (run.conditions and slugs.isdisjoint(run.conditions))
     ]
-    return f"missing: {named(list(dict.fromkeys(lacking)))} (--partial judges the others)" if lacking else ""
+    return f"missing: {first_names(list(dict.fromkeys(lacking)))} (--partial judges the others)" if lacking else ""
 
 
 def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
     """Remark on runs with the same weights."""
     twins = _twins([*baseline, *treatment])
-    return [f"the same weights: {named([f'{first} and {second}' for first, second in twins])}"] if twins else []
+    return [f"the same weights: {first_names([f'{first} and {second}' for first, second in twins])}"] if twins else []
 
 
 def _counted_twice(*sides: Sequence[Request]) -> str:
     """Say which seeds of a side are one training, if so."""
     for twins in map(_twins, sides):
         if twins:
-            return f"{named(sorted({run for pair in twins for run in pair}))} have the same weights, and are no seeds"
+            return f"{first_names(sorted({run for pair in twins for run in pair}))} have the same weights, and are no seeds"
     return ""
 
 
@@ -153,7 +153,7 @@ def _twins(requests: Sequence[Request]) -> list[tuple[str, str]]:
     return [(first, second) for first, second in combinations(runs, 2) if runs[first] and runs[first] == runs[second]]
 
 
-def as_it_is(request: Request) -> bool:
+def has_no_seed(request: Request) -> bool:
     """Say if a run's model has no seed: untrained, and no decoder of this package."""
     training = request.get("training")
     return training is not None and not training["steps"] and not request["checkpoint"]["mixers"]
@@ -166,7 +166,7 @@ def yaml_text(value: object) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def served(backend: Mapping[str, Any] | None) -> str:
+def server_text(backend: Mapping[str, Any] | None) -> str:
     """Write the server that ran the model, and if batches change its results."""
     if backend is None:
         return ""
@@ -175,11 +175,11 @@ def served(backend: Mapping[str, Any] | None) -> str:
     return f"served by {backend['server']} {backend['version']}, {invariance}"
 
 
-def quantised(request: Request) -> str:
+def quantisation_text(request: Request) -> str:
     return f"weights in 4 bits ({request['quantization'].upper()})" if "quantization" in request else ""
 
 
-def state(checkpoint: Mapping[str, Any]) -> str:
+def state_size(checkpoint: Mapping[str, Any]) -> str:
     """Write the size of a recurrent state or cache: `128`, `256 a token`."""
     fixed, growing = checkpoint.get("state_floats"), checkpoint.get("state_by_length")
     if fixed is None:

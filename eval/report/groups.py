@@ -85,7 +85,7 @@ def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, 
     name = max(rules, key=lambda name: float(rules[name].mean()))
     as_run = rows.assign(**{share: rules[name]}, run="").drop_duplicates(PAIRED)
     right, clusters = outcomes_of(pd.concat([rows, as_run]), share, count)
-    return baselines.NAMES[name], compare(right[-1:], right[:-1], clusters, standing=(True, False))
+    return baselines.NAMES[name], compare(right[-1:], right[:-1], clusters, without_seeds=(True, False))
 
 
 def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Group]:
@@ -122,7 +122,7 @@ def table(groups: Sequence[Group], columns: Mapping[str, Callable[[Group], objec
     return tidied(rows)
 
 
-def starts(groups: Sequence[Group]) -> list[list[str]]:
+def row_starts(groups: Sequence[Group]) -> list[list[str]]:
     """Return each group's recipe and the labels that tell it apart."""
     names = [*dict.fromkeys([*telling(all_runs(groups)), "forcing"])]
     return [[group.variant, named(group.labels, names)] for group in groups]

@@ -15,11 +15,11 @@ from remedy.eval.records.schema import label_columns
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.failures import failure_sections, moved_sections
-from remedy.eval.report.fairness import as_it_is, judged
+from remedy.eval.report.fairness import has_no_seed, with_fairness
 from remedy.eval.report.groups import grouped
 from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.planned import MissingRun, missing_runs, named, read_plans, read_selection
+from remedy.eval.report.planned import MissingRun, first_names, missing_runs, read_plans, read_selection
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
 from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.results import result_sections, token_section
@@ -80,14 +80,16 @@ def compose(
     known = [*variants, *variants.values()]
     if unknown := [name for name in baselines if name not in known]:
         raise UserError(f"baseline: no variant or run {unknown[0]!r}; {suggest(unknown[0], known)}")
-    remarks = [*missing_said(missing, partial), *uncounted(evaluations.records)]
+    remarks = [*missing_remarks(missing, partial), *old_record_remarks(evaluations.records)]
     if comparisons is None:
-        remarks += chosen_baselines(evaluations.conditions, baselines)
+        remarks += baseline_remarks(evaluations.conditions, baselines)
         comparisons = default_comparisons(evaluations.conditions, baselines) + diagnoses(evaluations.conditions)
-    as_they_are = [request["run"] for request in evaluations.requests if as_it_is(request)]
-    decided = decide(comparisons, evaluations.records, as_they_are, losses(evaluations.requests))
+    without_seeds = [request["run"] for request in evaluations.requests if has_no_seed(request)]
+    decided = decide(comparisons, evaluations.records, without_seeds, losses(evaluations.requests))
     plans = read_plans(folders)
-    decided = [judged(verdict, evaluations.requests, missing, partial, plans, comparisons) for verdict in decided]
+    decided = [
+        with_fairness(verdict, evaluations.requests, missing, partial, plans, comparisons) for verdict in decided
+    ]
     verdicts = [verdict for verdict in decided if verdict.word is not None]
     fed = [verdict for verdict in decided if verdict.word is None]
     sections = []
@@ -105,22 +107,22 @@ def compose(
     return Report(verdicts, remarks, sections, evaluations.records, evaluations.conditions)
 
 
-def missing_said(missing: Sequence[MissingRun], partial: bool) -> list[str]:
+def missing_remarks(missing: Sequence[MissingRun], partial: bool) -> list[str]:
     """Write a sentence on missing runs; refuse `partial` without any."""
     if not missing and partial:
         raise UserError("--partial does nothing, since no run is missing: remove it")
     how = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"
-    return [f"Missing: {named([*map(str, missing)])}; {how}."] if missing else []
+    return [f"Missing: {first_names([*map(str, missing)])}; {how}."] if missing else []
 
 
-def uncounted(records: pd.DataFrame) -> list[str]:
+def old_record_remarks(records: pd.DataFrame) -> list[str]:
     """Write a sentence on old records that do not count states by kind."""
     unchanged = records.get("unchanged_states", pd.Series(index=records.index))
     old = list(records.loc[unchanged.isna(), "run"].unique())
-    return [f"States are not counted by kind in older records: {named(old)}; evaluate again."] if old else []
+    return [f"States are not counted by kind in older records: {first_names(old)}; evaluate again."] if old else []
 
 
-def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:
+def baseline_remarks(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:
     """Write a sentence on each baseline that was not declared."""
     from remedy.eval.report.defaults import baseline_of, by_diagnostic
 

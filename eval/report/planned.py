@@ -36,7 +36,7 @@ class MissingRun(NamedTuple):
         return f"{self.run} ({count} condition{'s' if count > 1 else ''})" if count else self.run
 
 
-def named(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """Write the first three names and the number of others."""
     return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
@@ -77,7 +77,7 @@ def departures(
     if added := [
         run for run, seed in seeds.items() if run not in planned_seeds or seed not in (None, planned_seeds[run])
     ]:
-        changes.append(f"{len(added)} runs with seeds that were not planned: {named(added)}")
+        changes.append(f"{len(added)} runs with seeds that were not planned: {first_names(added)}")
     if left_out := sum(_sides(each) not in map(_sides, all_here) for each in planned):
         changes.append(f"{left_out} of the planned comparisons left out")
     return f"not as planned on {' and '.join(plan['time'] for plan in plans)}: {', '.join(changes)}" if changes else ""

@@ -16,7 +16,7 @@ from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_
 from remedy.eval.records.knowledge import Knowledge
 from remedy.eval.records.schema import CURE, LabelValue, read_records, traced_only
 from remedy.eval.records.summary import ConditionSummary, summarise
-from remedy.eval.report.planned import SELECTION, MissingRun, named
+from remedy.eval.report.planned import SELECTION, MissingRun, first_names
 from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
         paths = {slug: folder / RECORDS / f"{slug}.parquet" for slug in request["conditions"]}
         absent = tuple(slug for slug, path in paths.items() if not path.exists())
         if absent:
-            names = named([slug.replace("__", ", ") for slug in absent])
+            names = first_names([slug.replace("__", ", ") for slug in absent])
             if (folder / SUMMARY).exists():
                 raise UserError(f"{folder / RECORDS}: the records of {names} are missing; evaluate again")
             evaluations.missing.append(MissingRun(request["run"], variant, absent))

@@ -28,7 +28,7 @@ MOST_TOKENS = 4_000
 """The most tokens, true and written, of a shown record."""
 
 
-def chosen(records: pd.DataFrame) -> pd.DataFrame:
+def choose_records(records: pd.DataFrame) -> pd.DataFrame:
     """Choose and `name` up to `MOST_OF_CLASS` records of each failure class, short ones first.
 
     Conditions take turns; a cluster comes once in a class.
@@ -63,7 +63,7 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
     openings = [Opened(folder) for folder in folders if (folder / GENERATIONS).is_dir()]
     if not openings:
         return []
-    picked = chosen(records[records["run"].isin([opened.request["run"] for opened in openings])])
+    picked = choose_records(records[records["run"].isin([opened.request["run"] for opened in openings])])
     if picked.empty:
         return []
     for opened in openings:

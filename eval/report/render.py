@@ -22,7 +22,6 @@ from remedy.eval.report.wording import (
     EVIDENCE_HEAD,
     METRICS,
     VERDICT_HEAD,
-    counted,
     difference_of,
     dots,
     evidence_row,
@@ -31,6 +30,7 @@ from remedy.eval.report.wording import (
     scope,
     undecidable,
     verdict_row,
+    word_counts,
 )
 from remedy.eval.tables.colours import WORD_COLOURS
 from remedy.eval.tables.sections import GROUPS, Section, tidied
@@ -53,7 +53,7 @@ class Report(NamedTuple):
 def write_pages(report: Report, output: Path, title: str) -> Path:
     """Write pages, tables and `figures/`; return the HTML page's path."""
     with writing(output):
-        rendered = [(section, *drawn(section, output / "figures")) for section in report.sections]
+        rendered = [(section, *draw_section(section, output / "figures")) for section in report.sections]
     groups = {
         name: [
             (section._replace(rows=tidied(section.rows or [[]])), anchor, image)
@@ -64,7 +64,7 @@ def write_pages(report: Report, output: Path, title: str) -> Path:
     }
     word, sentence = headline(report.verdicts)
     undecided = undecidable(leading(report.verdicts)) if report.verdicts else ""
-    remarks = [*filter(None, [undecided, counted(report.verdicts)]), *report.remarks]
+    remarks = [*filter(None, [undecided, word_counts(report.verdicts)]), *report.remarks]
     lead: dict[str, Any] = {"title": title or "Report", "word": word, "sentence": sentence, "remarks": remarks}
     made = f"Report made with cwm-remedy {version('cwm-remedy')}."
     content = {
@@ -106,7 +106,7 @@ def _environment(name: str) -> jinja2.Environment:
     return environment
 
 
-def drawn(section: Section, folder: Path) -> tuple[str, str]:
+def draw_section(section: Section, folder: Path) -> tuple[str, str]:
     """Draw a section's figure, if any; return anchor and data URL."""
     anchor = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
     figure = section.draw() if section.draw is not None else None
@@ -180,11 +180,11 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
         "high": high,
         "level": verdict.level,
         "p": verdict.evidence.p_value,
-        "asked": verdict.evidence.asked,
+        "asked": verdict.evidence.question,
         "token_ratio": None if math.isnan(verdict.token_ratio) else verdict.token_ratio,
         "written_ratio": None if math.isnan(verdict.written_ratio) else verdict.written_ratio,
-        "without": verdict.without[0],
-        "above_without": [verdict.above.mean, *verdict.above.interval()] if verdict.above else [],
+        "without": verdict.best_rule[0],
+        "above_without": [verdict.above_rule.mean, *verdict.above_rule.interval()] if verdict.above_rule else [],
         "programs": verdict.programs,
         "remarks": list(verdict.remarks),
         "refused": verdict.refused,

@@ -68,7 +68,7 @@ def result_sections(
     steps = [group for group in groups if not group.scored and group.runs[0]["per_frame"]]
     sections = []
     if scored and axis is not None:
-        axis = varying(scored, axis)
+        axis = varying_axis(scored, axis)
         meaning = f"{title(axis)}: {LABELS[axis].meaning} " if axis in LABELS else ""
         draw = partial(curves, scored, axis)
         sections.append(Section(f"{name}: right answers by {axis}", draw=draw, note=meaning + NOTES["drawn"]))
@@ -88,7 +88,7 @@ def result_sections(
     return sections
 
 
-def varying(groups: Sequence[Group], axis: str) -> str:
+def varying_axis(groups: Sequence[Group], axis: str) -> str:
     """Return the axis or, if it is constant, a label that grows with it."""
     along = LABELS[axis].along if axis in LABELS else ()
     return next((name for name in (axis, *along) if len({group.labels.get(name) for group in groups}) > 1), axis)

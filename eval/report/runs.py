@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from remedy.data_gen.context_window import Memory
-from remedy.eval.report.fairness import LEARNING_RATE, quantised, served, state, yaml_text
+from remedy.eval.report.fairness import LEARNING_RATE, quantisation_text, server_text, state_size, yaml_text
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import MissingRun, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
@@ -65,8 +65,10 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         "Layers": checkpoint["num_hidden_layers"],
         "Width": checkpoint["hidden_size"],
         "Parameters": checkpoint["parameters"],
-        "State": state(checkpoint),
-        "Otherwise": "; ".join(filter(None, [*decoder, quantised(request), served(request.get("backend"))])),
+        "State": state_size(checkpoint),
+        "Otherwise": "; ".join(
+            filter(None, [*decoder, quantisation_text(request), server_text(request.get("backend"))])
+        ),
         "Tokenizer": phrase(checkpoint["tokenizer"]),
         "Data": phrase(data["task"]),
         "Reveals": phrase({"kind": "", **data["reveal"]}) if "reveal" in data else "",

@@ -36,8 +36,8 @@ class Verdict(NamedTuple):
     """Outcome of a comparison; pairs are (baseline, treatment).
 
     `token_ratio`: tokens of true traces, treatment over baseline (NaN: not comparable); `written_ratio`: of written
-    tokens, NaN if any are fed. `word`: None of a diagnosis. `programs`: distinct ones. `without`: the best rule without
-    a model; `above`: treatment less rule. `conditions`: slugs. `truncated`: shares cut by a limit. `moved`: counts by
+    tokens, NaN if any are fed. `word`: None of a diagnosis. `programs`: distinct ones. `best_rule`: the best rule without
+    a model; `above_rule`: treatment less rule. `conditions`: slugs. `truncated`: shares cut by a limit. `moved`: counts by
     failure class with the baseline (rows) and the treatment, "" if right. `refused`: why the sides cannot be compared.
     """
 
@@ -52,8 +52,8 @@ class Verdict(NamedTuple):
     word: VerdictWord | None = VerdictWord.INCONCLUSIVE
     of_runs: VerdictWord = VerdictWord.INCONCLUSIVE
     programs: int = 0
-    without: tuple[str, float] = ("", 0.0)
-    above: Difference | None = None
+    best_rule: tuple[str, float] = ("", 0.0)
+    above_rule: Difference | None = None
     runs: tuple[frozenset[str], ...] = ()
     conditions: tuple[frozenset[str], ...] = ()
     truncated: tuple[float, ...] = (0.0, 0.0)
@@ -98,7 +98,7 @@ def decide(
 def _worded(verdict: Verdict, level: float) -> Verdict:
     sides, margin = (verdict.difference, verdict.baseline, verdict.treatment), verdict.comparison.margin
     words = [word(*sides, verdict.evidence, level, margin), word_of_runs(*sides, level, margin)]
-    rule, right_without = verdict.without
+    rule, right_without = verdict.best_rule
     unknown_rule = not rule and verdict.comparison.metric in FRAMES  # of records older than its columns
     # A treatment cannot lose what is right without a model.
     if unknown_rule or verdict.baseline.estimate.low <= right_without:
@@ -117,7 +117,7 @@ def _compared(
     if diagnosis:
         refuse_idle(comparison)
     # Runs are paired in order, as many as the smaller side has; a run on both sides with itself.
-    keys, compared = ["place", "pair"], ["cost", "written_tokens", "failure"]
+    keys, compared = ["run_number", "pair"], ["cost", "written_tokens", "failure"]
     second = after[[*keys, *compared]]
     both = before.merge(second, on=keys, suffixes=("_before", "_after"), validate="1:1")
     # Fed tokens are not written: only free traces can be compared in length.
@@ -133,8 +133,8 @@ def _compared(
         written_ratio=_ratio(both, "written_tokens") if free else math.nan,
         word=None if diagnosis else VerdictWord.INCONCLUSIVE,
         programs=before.loc[before[count] > 0 if count else before.index, "example"].nunique(),
-        without=(name, above.baseline if above else 0.0),
-        above=above,
+        best_rule=(name, above.baseline if above else 0.0),
+        above_rule=above,
         runs=tuple(frozenset(side["run"]) for side in sides),
         conditions=tuple(frozenset(side["condition"]) for side in sides),
         truncated=tuple(float(side["truncated"].mean()) for side in sides),
@@ -164,8 +164,8 @@ def _rates(
         )
     (first, clusters), (second, _) = (outcomes_of(side, share, count) for side in (before, after))
     runs = [set(side["run"]) for side in (before, after)]
-    standing = runs[0] <= set(untrained), runs[1] <= set(untrained)
-    difference = compare(first, second, clusters, runs[0] == runs[1], standing)
+    without_seeds = runs[0] <= set(untrained), runs[1] <= set(untrained)
+    difference = compare(first, second, clusters, runs[0] == runs[1], without_seeds)
     solved_at = without if isinstance(comparison.solved_at, str) else comparison.solved_at
     if solved_at is None:
         raise ConfigError(f"{where}: solved_at: no guess is known for these programs: give a share")
@@ -197,7 +197,7 @@ def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame,
             f"{comparison.where}: the two sides share no example; "
             "they are paired by program, and another task, seed, length or repertoire draws others"
         )
-    before, after = (side[side["pair"].isin(shared)].sort_values(["place", "pair"]) for side in (before, after))
+    before, after = (side[side["pair"].isin(shared)].sort_values(["run_number", "pair"]) for side in (before, after))
     return before, after
 
 
@@ -212,7 +212,7 @@ def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
 
 
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
-    """Select one record for each run and example; `place` numbers the runs."""
+    """Select one record for each run and example; `run_number` numbers the runs."""
     where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
     chosen = _of_run(side, records, comparison)
     for key, value in side.where.items():
@@ -244,4 +244,4 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
             f"{where}: {side.run!r} under forcing {forcing} has no {lacking}, or compare conditions in which the model writes them"
         )
     number_of = {run: number for number, run in enumerate(sorted(chosen["run"].unique()))}
-    return chosen.assign(place=chosen["run"].map(number_of))
+    return chosen.assign(run_number=chosen["run"].map(number_of))

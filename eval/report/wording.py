@@ -9,7 +9,7 @@ from remedy.eval.report.verdicts import ALONE, Verdict
 from remedy.eval.stats import BAR, Question, RecipeRate, VerdictWord
 from remedy.eval.stats.exact import most_failing
 from remedy.eval.stats.power import decidable, seeds_for_fixed
-from remedy.eval.tables.sections import WITHOUT, Rows, interval, places, points_of
+from remedy.eval.tables.sections import WITHOUT, Rows, decimals, interval, points_of
 
 NOTHING = "Nothing is compared: a verdict takes two recipes, or two runs, that were evaluated on the same programs."
 FLOOR, CEILING = "too hard, or too little trained", "too easy to tell them apart"
@@ -45,17 +45,24 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     aim = "" if verdict.comparison.failure == "any" else f" (meant for {verdict.comparison.failure})"
     sides = f"{_mean(verdict.treatment)} against {_mean(verdict.baseline)} {METRICS[verdict.comparison.metric][0]}{aim}"
     refused = f"not judged: {verdict.refused}" if verdict.refused else ""
-    parts = [sides, difference_of(verdict) + limits, scope(verdict), like_these(verdict), refused, verdict.unplanned]
+    parts = [
+        sides,
+        difference_of(verdict) + limits,
+        scope(verdict),
+        open_for_seeds(verdict),
+        refused,
+        verdict.unplanned,
+    ]
     return verdict.word, f"{verdict.comparison.mitigation}: {', '.join(filter(None, parts))}.{beside_rule(verdict)}"
 
 
 def beside_rule(verdict: Verdict) -> str:
     """Write the treatment beside the best rule without a model, if known."""
-    if verdict.above is None:
+    if verdict.above_rule is None:
         return ""
-    name, share = verdict.without
-    start = "Below what is right without a model:" if verdict.above.mean < 0 else "Without a model"
-    return f" {start} {100 * share:.0f} % ({name}), {points_of(verdict.above)}."
+    name, share = verdict.best_rule
+    start = "Below what is right without a model:" if verdict.above_rule.mean < 0 else "Without a model"
+    return f" {start} {100 * share:.0f} % ({name}), {points_of(verdict.above_rule)}."
 
 
 def leading(verdicts: Sequence[Verdict]) -> Verdict:
@@ -64,7 +71,7 @@ def leading(verdicts: Sequence[Verdict]) -> Verdict:
     return primary or min(verdicts, key=lambda each: (each.evidence.p_value, -abs(each.difference.mean)))
 
 
-def counted(verdicts: Sequence[Verdict]) -> str:
+def word_counts(verdicts: Sequence[Verdict]) -> str:
     """Count the verdicts of several comparisons."""
     if len(verdicts) < 2:
         return ""
@@ -100,13 +107,13 @@ def scope(verdict: Verdict) -> str:
     return f"{first} against {second}"
 
 
-def like_these(verdict: Verdict) -> str:
+def open_for_seeds(verdict: Verdict) -> str:
     """Write what a verdict on recipes leaves open about other seeds."""
     good = verdict.word is VerdictWord.AS_GOOD
     if (
         not verdict.difference.of_recipes
         or verdict.word in (None, VerdictWord.INCONCLUSIVE)
-        or (good and verdict.evidence.asked == "solved")
+        or (good and verdict.evidence.question == "solved")
     ):
         return ""
     loses = f"loses less than {100 * verdict.comparison.margin:g} points " if good else ""
@@ -115,7 +122,7 @@ def like_these(verdict: Verdict) -> str:
     return f"{loses}in trainings like these ({share})"
 
 
-def drawn(verdict: Verdict) -> str:
+def program_counts(verdict: Verdict) -> str:
     """Count programs: `100 examples of 40 programs, 10 of them independent`."""
     programs, difference = plural(verdict.programs, "program"), verdict.difference
     if verdict.comparison.metric != "answer":
@@ -142,7 +149,7 @@ def _signed(verdict: Verdict) -> str:
 
 def _mean(side: RecipeRate) -> str:
     mean, low, high = side.estimate[:3]
-    return f"{100 * mean:.{places(low, high)}f} %"
+    return f"{100 * mean:.{decimals(low, high)}f} %"
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
@@ -168,7 +175,13 @@ def verdict_cell(verdict: Verdict) -> str:
         both += f"; validation loss {losses[1]:.2g} against {losses[0]:.2g}" if len(losses) == 2 else ""
     unequal = "budgets differ: see Evidence" if any(remark.startswith("unequal") for remark in verdict.remarks) else ""
     return _lines(
-        str(verdict.word).capitalize(), scope(verdict), like_these(verdict), verdict.unplanned, of_runs, both, unequal
+        str(verdict.word).capitalize(),
+        scope(verdict),
+        open_for_seeds(verdict),
+        verdict.unplanned,
+        of_runs,
+        both,
+        unequal,
     )
 
 
@@ -181,7 +194,7 @@ def side_cell(verdict: Verdict, number: int) -> str:
         lines.append(f"seeds {', '.join(f'{100 * point:.0f}' for point in side.points)}")
     if cut := verdict.truncated[number]:
         lines.append(f"{'all' if cut == 1 else f'{100 * cut:.0f} %'} truncated by the limit on tokens")
-    name, share = verdict.without
+    name, share = verdict.best_rule
     if share >= 0.01 and low <= share:
         lines.append(f"{'below' if high < share else 'no better than'} {name} ({share:.0%})")
     return _lines(*lines)
@@ -204,21 +217,21 @@ def diagnosis_rows(verdicts: Sequence[Verdict]) -> Rows:
 
 
 def evidence_row(verdict: Verdict) -> list[str]:
-    asked, p_value = verdict.evidence.asked, verdict.evidence.p_value
-    difference, (name, share) = verdict.difference, verdict.without
+    question, p_value = verdict.evidence.question, verdict.evidence.p_value
+    difference, (name, share) = verdict.difference, verdict.best_rule
     tests = [
         f"{p_value:.3f}" if p_value >= 0.001 else "<\N{NO-BREAK SPACE}0.001",
-        OF[asked] if asked else "",
+        OF[question] if question else "",
         "" if verdict.level == ALONE else f"judged at {verdict.level:.2g}",
     ]
     by_answer = verdict.comparison.metric == "answer"
     moved = f"{difference.gained:.0f} gained, {difference.lost:.0f} lost" if by_answer else ""
     return [
         verdict.comparison.mitigation,
-        _lines(*tests) if asked or not difference.of_recipes else "",
+        _lines(*tests) if question or not difference.of_recipes else "",
         *(solved_of(side) if difference.of_recipes else "" for side in (verdict.baseline, verdict.treatment)),
-        _lines(f"{100 * share:.0f} %", name, points_of(verdict.above)) if verdict.above else "",
-        _lines(drawn(verdict) if verdict.programs else "", moved),
+        _lines(f"{100 * share:.0f} %", name, points_of(verdict.above_rule)) if verdict.above_rule else "",
+        _lines(program_counts(verdict) if verdict.programs else "", moved),
         bounds(verdict),
         "\n".join(remark.removeprefix("unequal: ").replace("; ", "\n") for remark in verdict.remarks),
     ]

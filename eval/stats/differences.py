@@ -26,7 +26,7 @@ class Difference(NamedTuple):
 
     Pairs are (baseline, treatment). `examples`: per seed. `of_recipes`: it holds for other seeds too. `gained`, `lost`:
     programs that turn right, and wrong, over pairs of runs. `recipes`: spread over seeds and programs. `runs`: spread
-    over programs, shrunk towards 0. `right`: right answers by seed. `drawn_in`: right answers by which tests shrink
+    over programs, shrunk towards 0. `right`: right answers by seed. `shrinkage`: right answers by which tests shrink
     the difference.
     """
 
@@ -42,7 +42,7 @@ class Difference(NamedTuple):
     recipes: Spread | None
     runs: Spread
     right: tuple[Counts, Counts]
-    drawn_in: int
+    shrinkage: int
 
     @property
     def mean(self) -> float:
@@ -58,7 +58,7 @@ class Difference(NamedTuple):
         before, after = self.right
         up, down = (
             sign_flips(after + move - before) if self.matched else permutation(before, after + move)
-            for move in (less - self.drawn_in, less + self.drawn_in)
+            for move in (less - self.shrinkage, less + self.shrinkage)
         )
         return PValues(up.up, down.down)
 
@@ -81,15 +81,15 @@ def compare(
     treatment: Floats,
     clusters: Sequence[object] | None = None,
     same_runs: bool = False,
-    standing: tuple[bool, bool] = (False, False),
+    without_seeds: tuple[bool, bool] = (False, False),
 ) -> Difference:
     """Estimate the difference of two sides' outcomes (S, P) on the same programs.
 
     For these runs: Agresti and Min's adjusted interval for matched pairs ("Simple improved confidence intervals for
     comparing matched proportions", Statistics in Medicine 24, 2005), with the t distribution of the clusters. For
     recipes: Welch's variances over seeds, crossed with those over programs as in `over_seeds`, and exact permutation
-    tests. `same_runs`: row s of both sides is one run under two conditions. `standing`: the side is a model without
-    other seeds.
+    tests. `same_runs`: row s of both sides is one run under two conditions. `without_seeds`: the side is a model
+    that no seed could change.
 
     Raises:
         ValueError: the sides have no outcomes, or differ in programs (with `same_runs`, in seeds).
@@ -99,7 +99,7 @@ def compare(
         raise ValueError("a comparison needs two sides with outcomes of the same, one or more, programs")
     cluster_of = codes(clusters, before.shape[1])
     varies = [len(side) > 1 for side in (before, after)]
-    of_recipes = any(varies) and all(several or fixed for several, fixed in zip(varies, standing))
+    of_recipes = any(varies) and all(several or fixed for several, fixed in zip(varies, without_seeds))
     changes = after.mean(axis=0) - before.mean(axis=0)
     centre, variance = adjusted(changes, cluster_of)
     # 1e-9 degrees of freedom, of one cluster: the interval is all of [-1, 1].
@@ -121,11 +121,11 @@ def compare(
         between_and_among([side.mean(axis=1) for side in varying], changes, cluster_of, noise) if of_recipes else None,
         runs,
         (first, second),
-        math.floor(min(_drawn_in(runs, noise), 2.0) * before.shape[1]),
+        math.floor(min(_shrinkage(runs, noise), 2.0) * before.shape[1]),
     )
 
 
-def _drawn_in(runs: Spread, noise: float) -> float:
+def _shrinkage(runs: Spread, noise: float) -> float:
     """Return how far to shrink a difference towards 0 before seeds are tested.
 
     It is what programs add to an interval over seeds: q (sqrt(S + V) - sqrt(S)), with variances V over programs and S

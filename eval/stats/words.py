@@ -44,12 +44,12 @@ class VerdictWord(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """Evidence of a comparison; `asked`: the question, None for single runs.
+    """Evidence of a comparison; `question`: None for single runs.
 
     `up`, `down`: two-sided p-values of the treatment being better and worse, at least those of these runs.
     """
 
-    asked: Question | None
+    question: Question | None
     up: float
     down: float
     solved: PValues | None
@@ -73,12 +73,12 @@ def weigh(
         return Evidence(None, *difference.runs.p_values(), None)
     solved = _solved(difference, baseline, treatment)
     few = too_few(difference.seeds, difference.matched)
-    asked: Question = asks or ("solved" if few else "rates")
-    if asked == "rates" and few:
+    question: Question = asks or ("solved" if few else "rates")
+    if question == "rates" and few:
         raise ValueError("too few seeds for a test of rates")
-    test = difference.test() if asked == "rates" else solved
+    test = difference.test() if question == "rates" else solved
     up, down = map(max, (2 * test.up, 2 * test.down), difference.runs.p_values())
-    return Evidence(asked, up, down, solved)
+    return Evidence(question, up, down, solved)
 
 
 def _solved(difference: Difference, baseline: RecipeRate, treatment: RecipeRate) -> PValues:
@@ -125,7 +125,7 @@ def word(
     if evidence.down < level:
         return VerdictWord.WORSE
     allowed_loss = math.floor(margin * difference.examples)
-    if evidence.asked == "solved":
+    if evidence.question == "solved":
         as_good = _solves_as_well(baseline, treatment, level, margin, allowed_loss)
     else:  # a rate below the margin could not lose it
         as_good = difference.baseline > margin and difference.test(allowed_loss).up < level

@@ -53,8 +53,8 @@ class Published(NamedTuple):
 
 def tidied(rows: Rows) -> Rows:
     """Drop columns whose cells are all empty or 0."""
-    kept = [column for column in range(len(rows[0])) if any(row[column] not in ("", "0", "0 %") for row in rows[1:])]
-    return [[row[column] for column in kept] for row in rows]
+    filled = [column for column in range(len(rows[0])) if any(row[column] not in ("", "0", "0 %") for row in rows[1:])]
+    return [[row[column] for column in filled] for row in rows]
 
 
 def text(value: LabelValue) -> str:
@@ -122,7 +122,7 @@ def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
 
 def rated(mean: float, low: float, high: float) -> str:
     """Write a rate as `93 %`, with `89 to 96 %` in small print."""
-    return f"{100 * mean:.{places(low, high)}f} %\n{interval(low, high)}"
+    return f"{100 * mean:.{decimals(low, high)}f} %\n{interval(low, high)}"
 
 
 def percent(estimate: Estimate | None) -> str:
@@ -138,13 +138,13 @@ def mean_of(intervals: Iterable[Estimate | None]) -> str:
     mean, low, high = sum(means) / len(means), min(means), max(means)
     if low == high:
         return f"{100 * mean:.0f} %"
-    return f"{100 * mean:.{places(low, high)}f} %\nruns {interval(low, high)}"
+    return f"{100 * mean:.{decimals(low, high)}f} %\nruns {interval(low, high)}"
 
 
 def interval(low: float, high: float) -> str:
     """Write the ends of an interval of rates: `89 to 96 %`."""
-    decimals = places(low, high)
-    return f"{100 * low:.{decimals}f} to {100 * high:.{decimals}f} %"
+    count = decimals(low, high)
+    return f"{100 * low:.{count}f} to {100 * high:.{count}f} %"
 
 
 def points_of(difference: Difference) -> str:
@@ -153,6 +153,6 @@ def points_of(difference: Difference) -> str:
     return f"{100 * difference.mean:+.0f} points ({100 * low:+.0f} to {100 * high:+.0f})"
 
 
-def places(low: float, high: float) -> int:
+def decimals(low: float, high: float) -> int:
     """Return the decimals of a percentage: one if its interval is narrow."""
     return 1 if high - low < 0.02 else 0

@@ -9,7 +9,7 @@ from remedy.eval.report.verdicts import ALONE, Verdict
 from remedy.eval.stats import BAR, Question, RecipeRate, VerdictWord
 from remedy.eval.stats.exact import most_failing
 from remedy.eval.stats.power import decidable, seeds_for_fixed
-from remedy.eval.tables.sections import WITHOUT, Rows, decimals, interval, points_of
+from remedy.eval.tables.sections import WITHOUT, Rows, interval, joined, points_of, rate_text, rated
 
 NOTHING = "Nothing is compared: a verdict takes two recipes, or two runs, that were evaluated on the same programs."
 FLOOR, CEILING = "too hard, or too little trained", "too easy to tell them apart"
@@ -43,7 +43,7 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     verdict = leading(verdicts)
     limits = f" ({confidence(verdict)} CI {_signed(verdict)})"
     aim = "" if verdict.comparison.failure == "any" else f" (meant for {verdict.comparison.failure})"
-    sides = f"{_mean(verdict.treatment)} against {_mean(verdict.baseline)} {METRICS[verdict.comparison.metric][0]}{aim}"
+    sides = f"{rate_text(*verdict.treatment.estimate[:3])} against {rate_text(*verdict.baseline.estimate[:3])} {METRICS[verdict.comparison.metric][0]}{aim}"
     refused = f"not judged: {verdict.refused}" if verdict.refused else ""
     parts = [
         sides,
@@ -147,17 +147,11 @@ def _signed(verdict: Verdict) -> str:
     return f"{100 * low:+.0f} to {100 * high:+.0f}"
 
 
-def _mean(side: RecipeRate) -> str:
-    mean, low, high = side.estimate[:3]
-    return f"{100 * mean:.{decimals(low, high)}f} %"
-
-
 def verdict_row(verdict: Verdict) -> list[str]:
     comparison = verdict.comparison
     aim = f"meant for {comparison.failure}" if comparison.failure != "any" else ""
     scale = METRICS[comparison.metric][1]
-    remarks = (f"right {scale}" if scale else "", aim, "the primary comparison" if comparison.primary else "")
-    small = ", ".join(filter(None, remarks))
+    small = joined(", ", f"right {scale}" if scale else "", aim, "the primary comparison" if comparison.primary else "")
     return [_lines(comparison.mitigation, small), verdict_cell(verdict), *_sides(verdict)]
 
 
@@ -188,8 +182,8 @@ def verdict_cell(verdict: Verdict) -> str:
 def side_cell(verdict: Verdict, number: int) -> str:
     """Write a side's rate with interval, seeds and remarks."""
     side = (verdict.baseline, verdict.treatment)[number]
-    low, high = side.estimate.low, side.estimate.high
-    lines = [_mean(side), interval(low, high)]
+    _, low, high, *_ = side.estimate
+    lines = [rated(*side.estimate[:3])]
     if len(side.points) > 1:
         lines.append(f"seeds {', '.join(f'{100 * point:.0f}' for point in side.points)}")
     if cut := verdict.truncated[number]:
@@ -277,4 +271,4 @@ def bounds(verdict: Verdict) -> str:
 
 
 def _lines(*parts: str) -> str:
-    return "\n".join(filter(None, parts))
+    return joined("\n", *parts)

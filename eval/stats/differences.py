@@ -41,7 +41,7 @@ class Difference(NamedTuple):
     lost: float
     recipes: Spread | None
     runs: Spread
-    right: tuple[Counts, Counts]
+    right: tuple[Counts, ...]
     shrinkage: int
 
     @property
@@ -104,10 +104,11 @@ def compare(
     centre, variance = adjusted(changes, cluster_of)
     # 1e-9 degrees of freedom, of one cluster: the interval is all of [-1, 1].
     runs = Spread(centre, ((math.sqrt(variance), int(cluster_of.max()) or 1e-9),))
-    gained, lost = _moved(before, after, same_runs)
+    # Of paired runs, outcomes that change; of others, expected changes over all pairs.
+    first, second = [before, after] if same_runs else [side.mean(axis=0, keepdims=True) for side in (before, after)]
+    gained, lost = (float(((1 - old) * new).mean(axis=0).sum()) for old, new in ((first, second), (second, first)))
     varying = [after - before] if same_runs else [side for side in (before, after) if len(side) > 1]
     noise = sum(shared(side, cluster_of) for side in varying)
-    first, second = (side.sum(axis=1).round().astype(np.int64) for side in (before, after))
     return Difference(
         before.shape[1],
         int(cluster_of.max()) + 1,
@@ -120,7 +121,7 @@ def compare(
         lost,
         between_and_among([side.mean(axis=1) for side in varying], changes, cluster_of, noise) if of_recipes else None,
         runs,
-        (first, second),
+        tuple(side.sum(axis=1).round().astype(np.int64) for side in (before, after)),
         math.floor(min(_shrinkage(runs, noise), 2.0) * before.shape[1]),
     )
 
@@ -141,10 +142,3 @@ def _shrinkage(runs: Spread, noise: float) -> float:
 def _ends(spread: Spread, level: float) -> tuple[float, float]:
     half = spread.half(level)
     return max(spread.centre - half, -1.0), min(spread.centre + half, 1.0)
-
-
-def _moved(before: Floats, after: Floats, same_runs: bool) -> tuple[float, float]:
-    if same_runs:
-        return float(((1 - before) * after).mean(axis=0).sum()), float((before * (1 - after)).mean(axis=0).sum())
-    first, second = before.mean(axis=0), after.mean(axis=0)
-    return float(((1 - first) * second).sum()), float((first * (1 - second)).sum())

@@ -97,11 +97,7 @@ def sign_flips(changes: Counts) -> PValues:
     for size in sizes:
         ways[size:] += ways[: len(ways) - size].copy()
         ways /= ways.max()  # against overflow of 2^n
-    return _tails(ways, int(changes[changes > 0].sum()))
-
-
-def _tails(ways: npt.NDArray[np.float64], observed: int) -> PValues:
-    total = ways.sum()
+    observed, total = int(changes[changes > 0].sum()), ways.sum()
     return PValues(float(ways[observed:].sum() / total), float(ways[: observed + 1].sum() / total))
 
 
@@ -115,12 +111,9 @@ def power_of_solved(shares: tuple[float, float], trainings: tuple[int, int], lev
     """Compute the power of `boschloo`; `shares`: trainings that solve, per side."""
     from scipy import stats  # here, since importing it takes a second
 
-    chances = [stats.binom.pmf(np.arange(count + 1), count, share) for count, share in zip(trainings, shares)]
-    return float(
-        sum(
-            chances[0][first] * chances[1][second]
-            for first in range(trainings[0] + 1)
-            for second in range(trainings[1] + 1)
-            if boschloo(first, trainings[0], second, trainings[1]).p_value < level
-        )
-    )
+    before, after = (stats.binom.pmf(np.arange(count + 1), count, share) for count, share in zip(trainings, shares))
+    decided = [
+        [boschloo(first, trainings[0], second, trainings[1]).p_value < level for second in range(len(after))]
+        for first in range(len(before))
+    ]
+    return float(before @ decided @ after)

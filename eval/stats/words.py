@@ -91,10 +91,10 @@ def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -
     """Return the least p-value that a question can have with these seeds."""
     before, after = seeds
     if matched:
-        return min(1.0, 2 * math.pow(0.5, max(seeds)))
+        return 2 * math.pow(0.5, max(seeds))
     if question == "solved":
         return boschloo(0, before, after, after).p_value
-    return min(1.0, 2 / math.comb(2 * min(seeds), min(seeds)))
+    return 2 / math.comb(2 * min(seeds), min(seeds))
 
 
 def word(

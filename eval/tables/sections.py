@@ -46,10 +46,6 @@ class Published(NamedTuple):
     metrics: Mapping[str, str]
     unlike: str
 
-    def beside(self, conditions: Iterable[ConditionSummary]) -> bool:
-        """Say if a condition has its labels."""
-        return any(self.labels.items() <= condition["labels"].items() for condition in conditions)
-
 
 def tidied(rows: Rows) -> Rows:
     """Drop columns whose cells are all empty or 0."""
@@ -101,11 +97,11 @@ def constant(conditions: Sequence[ConditionSummary]) -> str:
 
 def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
     """Write labels that are not false or empty: `spacing 4, forcing free`."""
-    values = {name: labels.get(name) for name in names}
-    present = {
-        name: value for name, value in values.items() if value is not None and value is not False and value != ""
-    }
-    return ", ".join(name if value is True else f"{name} {text(value)}" for name, value in present.items())
+    return ", ".join(
+        name if value is True else f"{name} {text(value)}"
+        for name, value in ((name, labels.get(name, "")) for name in names)
+        if value is not False and value != ""
+    )
 
 
 def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
@@ -122,11 +118,20 @@ def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
 
 def rated(mean: float, low: float, high: float) -> str:
     """Write a rate as `93 %`, with `89 to 96 %` in small print."""
-    return f"{100 * mean:.{decimals(low, high)}f} %\n{interval(low, high)}"
+    return f"{rate_text(mean, low, high)}\n{interval(low, high)}"
+
+
+def rate_text(mean: float, low: float, high: float) -> str:
+    return f"{100 * mean:.{decimals(low, high)}f} %"
 
 
 def percent(estimate: Estimate | None) -> str:
-    return "" if estimate is None else rated(estimate.mean, estimate.low, estimate.high)
+    return "" if estimate is None else rated(*estimate[:3])
+
+
+def joined(separator: str, *parts: str) -> str:
+    """Join the parts that are not empty."""
+    return separator.join(filter(None, parts))
 
 
 def mean_of(intervals: Iterable[Estimate | None]) -> str:
@@ -136,9 +141,7 @@ def mean_of(intervals: Iterable[Estimate | None]) -> str:
         return percent(estimates[0]) if estimates else ""
     means = [estimate.mean for estimate in estimates]
     mean, low, high = sum(means) / len(means), min(means), max(means)
-    if low == high:
-        return f"{100 * mean:.0f} %"
-    return f"{100 * mean:.{decimals(low, high)}f} %\nruns {interval(low, high)}"
+    return f"{100 * mean:.0f} %" if low == high else f"{rate_text(mean, low, high)}\nruns {interval(low, high)}"
 
 
 def interval(low: float, high: float) -> str:

@@ -235,10 +235,7 @@ def expectation_table(records: pd.DataFrame) -> Rows:
 
 
 def _observed(rows: pd.DataFrame) -> Line:
-    return {
-        int(depth): rate(of_depth["right"].astype(bool).tolist(), of_depth["cluster"].tolist())[:3]
-        for depth, of_depth in rows.groupby("depth")
-    }
+    return {int(depth): rate(of_depth["right"], of_depth["cluster"])[:3] for depth, of_depth in rows.groupby("depth")}
 
 
 def _shown(estimate: tuple[float, float, float] | None) -> str:

@@ -49,12 +49,11 @@ def given_true_inputs(rows: pd.DataFrame) -> Line:
     line: Line = {}
     for depth, of_depth in _one_step(rows).groupby("depth"):
         called = of_depth[of_depth["returns"] > 0]
-        returns, clusters = called["returns"], called["cluster"].tolist()
+        returns, clusters = called["returns"].to_numpy(dtype=int), called["cluster"]
         if called.empty or (returns <= depth).any():  # the trace steps over calls
             continue
-        right = (called["value_exact"] * returns).round().astype(int)
-        step = pooled(right.tolist(), returns.tolist(), clusters)
-        line[int(depth)] = compound(returns.to_numpy(dtype=float)[:, None], [step[:3]], clusters)
+        right = (called["value_exact"] * returns).round().to_numpy(dtype=int)
+        line[int(depth)] = compound(returns[:, None], [pooled(right, returns, clusters)[:3]], clusters)
     return line
 
 
@@ -69,7 +68,7 @@ def every_frame_right(rows: pd.DataFrame, forcing: str = "free") -> Line:
     line: Line = {}
     for depth, of_depth in _one_step(rows).groupby("depth"):
         right = (of_depth[written].astype(float).fillna(1.0) == 1.0).all(axis=1)
-        line[int(depth)] = rate(right.tolist(), of_depth["cluster"].tolist())[:3]
+        line[int(depth)] = rate(right, of_depth["cluster"])[:3]
     return line
 
 

@@ -24,7 +24,7 @@ from remedy.eval.diagnostics.condition import (
 from remedy.eval.records.schema import LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import BAR
-from remedy.eval.tables.sections import Rows, Section, in_order, text, title, varying
+from remedy.eval.tables.sections import Section, in_order, joined, text, title, varying
 from remedy.settings import ConfigError
 
 LENGTH = label("length", "Commands of a permutation program.")
@@ -157,10 +157,9 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
         )
     results: list[SolvedHorizon] = []
     for (run, *values), line in lines.items():
-        missed = {
-            int(condition["labels"][AXIS]) for condition in line if condition["right"] and condition["right"].low < BAR
-        }
-        tested = sorted({int(condition["labels"][AXIS]) for condition in line})
+        rates = [(int(condition["labels"][AXIS]), condition["right"]) for condition in line]
+        missed = {horizon for horizon, right in rates if right and right.low < BAR}
+        tested = sorted({horizon for horizon, _ in rates})
         solved = max((horizon for horizon in tested if horizon not in missed), default=None)
         below = [horizon for horizon in sorted(missed) if solved is not None and horizon < solved]
         labels: Any = dict(zip(names, values))
@@ -171,19 +170,17 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
     """Tabulate solved horizons by recipe."""
     variants = {condition["run"]: condition["variant"] for condition in conditions}
+    results = solved_horizons(conditions)
     by_recipe: dict[tuple[str, ...], list[SolvedHorizon]] = {}
-    for result in solved_horizons(conditions):
+    for result in results:
         by_recipe.setdefault((variants[result["run"]], *map(text, result["labels"].values())), []).append(result)
-    rows: Rows = []
+    if not results:
+        return []
+    rows = [["Recipe", *map(title, results[0]["labels"]), "Solved horizon"]]
     for key, runs in by_recipe.items():
         solved = ", ".join(str(result["solved"] or "none") for result in runs)
         missed = sorted({horizon for result in runs for horizon in result["failed_below"]})
         exceptions = f"not always {', '.join(map(str, missed))}" if missed else ""
         tested = f"tested: {', '.join(map(str, runs[0]['tested']))}"
-        rows.append([*key, "\n".join(filter(None, [solved, tested, exceptions]))])
-    labels = [title(label) for result in solved_horizons(conditions)[:1] for label in result["labels"]]
-    return (
-        [Section(f"{name}: solved horizon", rows=[["Recipe", *labels, "Solved horizon"], *rows], note=NOTE)]
-        if rows
-        else []
-    )
+        rows.append([*key, joined("\n", solved, tested, exceptions)])
+    return [Section(f"{name}: solved horizon", rows=rows, note=NOTE)]

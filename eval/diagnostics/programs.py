@@ -38,14 +38,12 @@ CWM_32B = Published(
     },
     {
         "Examples": "800",
-        "Answer right": "88.0%",
+        "Right": "88.0%",
         "Valid format": "99.6%",
-        "State exact": "96.9%",
-        "Action exact": "96.5%",
+        "States": "96.9%",
+        "Actions": "96.5%",
         "Variables": "99.1%",
         "With values": "98.1%",
-        "Tokens a state": "11.7",
-        "Tokens an action": "11.2",
     },
     "measured by others on all 800 programs, with prompts, tracer, decoding and scoring of their own and no intervals: part of any "
     "difference from the rows above may be these. To compare, evaluate that model here.",

@@ -11,9 +11,9 @@ from remedy.data_gen.roles import Role
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import OUT_OF
 from remedy.eval.records.summary import counts, pooled_of
-from remedy.eval.report.groups import Group, row_starts, table
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import Verdict
+from remedy.eval.tables.groups import Group, row_starts, table
 from remedy.eval.tables.sections import FAILURES, Rows, Section, mean_of, tidied
 
 IN_STRING, ANOTHER = "any, in a string's text", "After another occurrence"

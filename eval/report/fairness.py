@@ -11,6 +11,7 @@ from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.planned import MissingRun, departures, first_names
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
+from remedy.eval.tables.sections import joined
 
 Request = Mapping[str, Any]
 """An evaluation's request: `checkpoint`, and `training` of runs trained here."""
@@ -39,17 +40,16 @@ def with_fairness(
     `partial`: judge without missing runs. `plans`, `others`: as in `departures`.
     """
     before, after = (
-        [
-            request
-            for request in requests
-            if request["run"] in runs and (slugs is None or not slugs.isdisjoint(request["conditions"]))
-        ]
-        for runs, slugs in zip(verdict.runs, verdict.conditions or (None, None))
+        [request for request in requests if request["run"] in runs and not slugs.isdisjoint(request["conditions"])]
+        for runs, slugs in zip(verdict.runs, verdict.conditions)
     )
     differing = unequal(before, after)
     remarks = [f"unequal: {'; '.join(differing)}"] if differing else []
-    refused = _cut(verdict, before, after) or _counted_twice(before, after)
-    refused = refused or ("" if partial else _incomplete(verdict, missing))
+    refused = (
+        _cut(verdict, before, after)
+        or _counted_twice(before, after)
+        or ("" if partial else _incomplete(verdict, missing))
+    )
     if refused:
         verdict = verdict._replace(word=verdict.word and VerdictWord.INCONCLUSIVE, of_runs=VerdictWord.INCONCLUSIVE)
     seeds = {request["run"]: (request.get("training") or {}).get("seed") for request in (*before, *after)}
@@ -85,18 +85,17 @@ def facts(request: Request, trained: bool) -> dict[str, Any]:
     training, checkpoint = request.get("training") or {}, request.get("checkpoint", {})
     properties: dict[str, Any] = {}
     if trained and training:
-        properties = {
-            "FLOPs" if key == "flops" else key: training[key] for key in ("steps", "examples", "tokens", "flops")
-        }
+        properties = {key: training[key] for key in ("steps", "examples", "tokens")} | {"FLOPs": training["flops"]}
         chosen = LEARNING_RATE in training["chosen"]
         properties["learning rate"] = "chosen on validation" if chosen else f"{training['learning_rate']:g}"
     numbers = {"parameters": "parameters", "state_floats": "state", "state_by_length": "state a token"}
-    properties |= {name: checkpoint[key] for key, name in numbers.items() if checkpoint.get(key) is not None}
-    properties |= {
+    return {
+        **properties,
+        **{name: checkpoint[key] for key, name in numbers.items() if checkpoint.get(key) is not None},
         "model": server_text(request.get("backend")) or "run here",
         "weights": quantisation_text(request).removeprefix("weights ") or "as they are",
+        **_settings(request),
     }
-    return properties | _settings(request)
 
 
 def _settings(request: Request) -> dict[str, str]:
@@ -113,10 +112,7 @@ def _settings(request: Request) -> dict[str, str]:
 
 def _cut(verdict: Verdict, before: Sequence[Request], after: Sequence[Request]) -> str:
     """Say why sides with different limits cannot be compared, if so."""
-    limits = [
-        {tuple(settings.get(key, "") for key in LIMITS) for settings in map(_settings, side)}
-        for side in (before, after)
-    ]
+    limits = [{tuple(map(_settings(request).get, LIMITS)) for request in side} for side in (before, after)]
     if limits[0] == limits[1] or max(verdict.truncated) <= MOST_CUT:
         return ""
     shares = [f"{100 * cut:.0f} % of the {name}'s" for name, cut in zip(("baseline", "treatment"), verdict.truncated)]
@@ -127,7 +123,7 @@ def _incomplete(verdict: Verdict, missing: Sequence[MissingRun]) -> str:
     sides = verdict.comparison.baseline, verdict.comparison.treatment
     lacking = [
         str(run)
-        for side, slugs in zip(sides, verdict.conditions or (frozenset[str](),) * 2)
+        for side, slugs in zip(sides, verdict.conditions)
         for run in missing
         if side.run in (run.run, run.variant) and not (run.conditions and slugs.isdisjoint(run.conditions))
     ]
@@ -142,10 +138,9 @@ def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> l
 
 def _counted_twice(*sides: Sequence[Request]) -> str:
     """Say which seeds of a side are one training, if so."""
-    for twins in map(_twins, sides):
-        if twins:
-            return f"{first_names(sorted({run for pair in twins for run in pair}))} have the same weights, and are no seeds"
-    return ""
+    twins = next(filter(None, map(_twins, sides)), [])
+    names = first_names(sorted({run for pair in twins for run in pair}))
+    return f"{names} have the same weights, and are no seeds" if twins else ""
 
 
 def _twins(requests: Sequence[Request]) -> list[tuple[str, str]]:
@@ -184,5 +179,4 @@ def state_size(checkpoint: Mapping[str, Any]) -> str:
     fixed, growing = checkpoint.get("state_floats"), checkpoint.get("state_by_length")
     if fixed is None:
         return ""
-    parts = [f"{fixed:,}" if fixed or not growing else "", f"{growing:,} a token" if growing else ""]
-    return " + ".join(filter(None, parts))
+    return joined(" + ", f"{fixed:,}" if fixed or not growing else "", f"{growing:,} a token" if growing else "")

@@ -93,7 +93,7 @@ def pattern_table(patterns: pd.DataFrame) -> Rows:
             cells = []
             for name in names:
                 of_tokenizer = group[group["tokenizer"] == name]
-                estimate = rate(of_tokenizer["discontinuous"].astype(bool).tolist(), of_tokenizer["cluster"].tolist())
+                estimate = rate(of_tokenizer["discontinuous"], of_tokenizer["cluster"])
                 cells.append(f"{estimate.mean:.0%}\n{interval(estimate.low, estimate.high)}")
             rows.append([str(benchmark), str(operation), str(len(group) // len(names)), *cells])
     return rows

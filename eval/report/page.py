@@ -16,7 +16,6 @@ from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.failures import failure_sections, moved_sections
 from remedy.eval.report.fairness import has_no_seed, with_fairness
-from remedy.eval.report.groups import grouped
 from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import MissingRun, first_names, missing_runs, read_plans, read_selection
@@ -26,6 +25,7 @@ from remedy.eval.report.results import result_sections, token_section
 from remedy.eval.report.runs import losses, run_sections
 from remedy.eval.report.verdicts import decide
 from remedy.eval.report.wording import diagnosis_rows
+from remedy.eval.tables.groups import grouped
 from remedy.eval.tables.sections import Section
 from remedy.messages import suggest
 from remedy.owner import owned

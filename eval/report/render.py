@@ -64,7 +64,7 @@ def write_pages(report: Report, output: Path, title: str) -> Path:
     }
     word, sentence = headline(report.verdicts)
     undecided = undecidable(leading(report.verdicts)) if report.verdicts else ""
-    remarks = [*filter(None, [undecided, word_counts(report.verdicts)]), *report.remarks]
+    remarks = [*filter(None, (undecided, word_counts(report.verdicts), *report.remarks))]
     lead: dict[str, Any] = {"title": title or "Report", "word": word, "sentence": sentence, "remarks": remarks}
     made = f"Report made with cwm-remedy {version('cwm-remedy')}."
     content = {
@@ -79,8 +79,8 @@ def write_pages(report: Report, output: Path, title: str) -> Path:
         "made": made,
     }
     tables = {
-        "verdicts": [*map(verdict_record, report.verdicts)],
-        "conditions": [*map(condition_record, report.conditions)],
+        "verdicts": list(map(verdict_record, report.verdicts)),
+        "conditions": list(map(condition_record, report.conditions)),
     }
     for name in (PAGE, "report.md"):
         write_text(output / name, _environment(name).get_template(f"{name}.j2").render(content))
@@ -120,10 +120,12 @@ def draw_section(section: Section, folder: Path) -> tuple[str, str]:
 
 def forests(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     """Lay out a forest plot for each metric; positions are in percent of the width."""
-    scales = {verdict.comparison.metric: METRICS[verdict.comparison.metric][1] or "answers" for verdict in verdicts}
     return [
-        _forest(f"points more right {scale}", [verdict for verdict in verdicts if verdict.comparison.metric == metric])
-        for metric, scale in scales.items()
+        _forest(
+            f"points more right {METRICS[metric][1] or 'answers'}",
+            [verdict for verdict in verdicts if verdict.comparison.metric == metric],
+        )
+        for metric in dict.fromkeys(verdict.comparison.metric for verdict in verdicts)
     ]
 
 
@@ -158,31 +160,27 @@ def _forest(scale: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict's JSON record; rates and differences are shares."""
-    comparison = verdict.comparison
-    record: dict[str, Any] = {
+    comparison, (low, high) = verdict.comparison, verdict.interval
+    sides: dict[str, Any] = {}
+    for name in ("baseline", "treatment"):
+        side, rates = getattr(comparison, name), getattr(verdict, name)
+        sides |= {name: side.run, f"{name}_where": side.where, f"{name}_mean": rates.estimate.mean}
+        sides |= {f"{name}_seeds": list(rates.points), f"{name}_solved": rates.solved}
+    ratios = {name: getattr(verdict, name) for name in ("token_ratio", "written_ratio")}
+    return {
         "comparison": comparison.mitigation,
         "word": str(verdict.word),
         "primary": comparison.primary,
-    }
-    record |= {"failure": comparison.failure, "metric": comparison.metric}
-    sides = {
-        "baseline": (comparison.baseline, verdict.baseline),
-        "treatment": (comparison.treatment, verdict.treatment),
-    }
-    for name, (side, rates) in sides.items():
-        record |= {name: side.run, f"{name}_where": side.where, f"{name}_mean": rates.estimate.mean}
-        record |= {f"{name}_seeds": list(rates.points), f"{name}_solved": rates.solved}
-    low, high = verdict.interval
-    return {
-        **record,
+        "failure": comparison.failure,
+        "metric": comparison.metric,
+        **sides,
         "difference": verdict.difference.mean,
         "low": low,
         "high": high,
         "level": verdict.level,
         "p": verdict.evidence.p_value,
         "asked": verdict.evidence.question,
-        "token_ratio": None if math.isnan(verdict.token_ratio) else verdict.token_ratio,
-        "written_ratio": None if math.isnan(verdict.written_ratio) else verdict.written_ratio,
+        **{name: None if math.isnan(ratio) else ratio for name, ratio in ratios.items()},
         "without": verdict.best_rule[0],
         "above_without": [verdict.above_rule.mean, *verdict.above_rule.interval()] if verdict.above_rule else [],
         "programs": verdict.programs,

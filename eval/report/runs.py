@@ -11,7 +11,7 @@ from remedy.eval.report.fairness import LEARNING_RATE, quantisation_text, server
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import MissingRun, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
-from remedy.eval.tables.sections import RUNS, Rows, Section
+from remedy.eval.tables.sections import RUNS, Rows, Section, joined, text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +24,7 @@ def run_sections(
     if evaluations.requests:
         rows, shared = runs_table(evaluations.requests)
         trained = any(request.get("training") for request in evaluations.requests)
-        note = " ".join(filter(None, [shared, NOTES["recipes"] if trained else ""]))
+        note = joined(" ", shared, NOTES["recipes"] if trained else "")
         sections.append(Section("Recipes", rows=rows, note=note))
     if missing:
         slugs = [[run.run, slug.replace("__", ", ")] for run in missing for slug in run.conditions or ("all",)]
@@ -66,9 +66,7 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         "Width": checkpoint["hidden_size"],
         "Parameters": checkpoint["parameters"],
         "State": state_size(checkpoint),
-        "Otherwise": "; ".join(
-            filter(None, [*decoder, quantisation_text(request), server_text(request.get("backend"))])
-        ),
+        "Otherwise": joined("; ", *decoder, quantisation_text(request), server_text(request.get("backend"))),
         "Tokenizer": phrase(checkpoint["tokenizer"]),
         "Data": phrase(data["task"]),
         "Reveals": phrase({"kind": "", **data["reveal"]}) if "reveal" in data else "",
@@ -91,7 +89,7 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         "FLOPs": f"{training['flops']:.2g}",
         "Learning rate": f"{training['learning_rate']:g}{chosen}",
         "Stages": _stages(training.get("curriculum", ())),
-        "Best kept": ", ".join(filter(None, [step_kept, "stopped early" if training["stopped_early"] else ""])),
+        "Best kept": joined(", ", step_kept, "stopped early" if training["stopped_early"] else ""),
         "Kernels": "; ".join(kernels),
         "Seed": training["seed"],
         "Data seed": training["data_seed"] if training["data_seed"] != training["seed"] else "",
@@ -111,10 +109,8 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
     """Write a curriculum: `200 steps of spacing 1; then 450 steps of spacing 4`."""
     stages = []
     for stage in curriculum:
-        changes = ", ".join(
-            f"{key.rpartition('.')[2]} {yaml_text(value)}" for key, value in stage.get("set", {}).items()
-        )
-        stages.append(f"{stage['steps']:,} steps" + (f" of {changes}" if changes else ""))
+        changes = [f"{key.rpartition('.')[2]} {yaml_text(value)}" for key, value in stage.get("set", {}).items()]
+        stages.append(joined(" of ", f"{stage['steps']:,} steps", ", ".join(changes)))
     return "; then ".join(stages)
 
 
@@ -127,7 +123,7 @@ def phrase(settings: Mapping[str, Any]) -> str:
             value = (" to " if is_range else ", ").join(map(str, value))
         if key != "kind" and value not in ("", None, False) and not isinstance(value, dict):
             words.append(key if value is True else f"{key} {value}")
-    return ": ".join(filter(None, [str(settings["kind"]), "; ".join(words)]))
+    return joined(": ", str(settings["kind"]), "; ".join(words))
 
 
 def _curve(request: Mapping[str, Any]) -> Sequence[Sequence[float]]:
@@ -139,10 +135,9 @@ def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return runs' validation losses at their kept steps."""
     by_run = {}
     for request in requests:
-        by_step = {step: loss for step, loss, *_ in _curve(request)}
-        if by_step:
-            last = list(by_step.values())[-1]
-            by_run[request["run"]] = by_step.get(request["training"].get("kept_step"), last)
+        if curve := _curve(request):
+            by_step = {step: loss for step, loss, *_ in curve}
+            by_run[request["run"]] = by_step.get(request["training"].get("kept_step"), curve[-1][1])
     return by_run
 
 
@@ -175,11 +170,8 @@ def trials_table(record: SelectionRecord) -> Rows:
     rows = [["Recipe", "Tried", f"{metric} on validation ({count} seed{'s' if count > 1 else ''})", "Chosen"]]
     for variant, tried in record["variants"].items():
         for trial in tried:
-            values = [
-                f"{key.removeprefix('train.')} {value:g}" if isinstance(value, float) else f"{key} {value}"
-                for key, value in trial["values"].items()
-            ]
+            values = ", ".join(f"{key.removeprefix('train.')} {text(value)}" for key, value in trial["values"].items())
             figures = ", ".join(map(shown, trial["figures"]))
-            figures = figures if len(trial["figures"]) == 1 else f"{shown(trial['mean'])} ({figures})"
-            rows.append([variant, ", ".join(values), figures, "chosen" if trial["chosen"] else ""])
+            figures = figures if count == 1 else f"{shown(trial['mean'])} ({figures})"
+            rows.append([variant, values, figures, "chosen" if trial["chosen"] else ""])
     return rows

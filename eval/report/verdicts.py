@@ -11,7 +11,6 @@ import pandas as pd
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.records.schema import FRAMES, LABELS, TRACE_COLUMNS, label_columns, with_changed
 from remedy.eval.report.comparison import Comparison, Side, one_primary, refuse_idle
-from remedy.eval.report.groups import PAIRED, against_rule, outcomes_of
 from remedy.eval.stats import (
     Difference,
     Evidence,
@@ -25,6 +24,7 @@ from remedy.eval.stats import (
     word_of_runs,
 )
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
+from remedy.eval.tables.groups import PAIRED, against_rule, outcomes_of
 from remedy.messages import suggest
 from remedy.settings import ConfigError
 
@@ -46,19 +46,19 @@ class Verdict(NamedTuple):
     baseline: RecipeRate
     treatment: RecipeRate
     evidence: Evidence
-    level: float = ALONE
-    token_ratio: float = math.nan
-    written_ratio: float = math.nan
-    word: VerdictWord | None = VerdictWord.INCONCLUSIVE
+    token_ratio: float
+    written_ratio: float
+    word: VerdictWord | None
+    programs: int
+    best_rule: tuple[str, float]
+    above_rule: Difference | None
+    runs: tuple[frozenset[str], ...]
+    conditions: tuple[frozenset[str], ...]
+    truncated: tuple[float, ...]
+    losses: tuple[float, ...]
+    moved: pd.DataFrame
     of_runs: VerdictWord = VerdictWord.INCONCLUSIVE
-    programs: int = 0
-    best_rule: tuple[str, float] = ("", 0.0)
-    above_rule: Difference | None = None
-    runs: tuple[frozenset[str], ...] = ()
-    conditions: tuple[frozenset[str], ...] = ()
-    truncated: tuple[float, ...] = (0.0, 0.0)
-    losses: tuple[float, ...] = ()
-    moved: pd.DataFrame = pd.DataFrame()
+    level: float = ALONE
     remarks: tuple[str, ...] = ()
     refused: str = ""
     unplanned: str = ""

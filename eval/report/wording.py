@@ -41,19 +41,19 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
     if not verdicts:
         return None, NOTHING
     verdict = leading(verdicts)
-    limits = f" ({confidence(verdict)} CI {_signed(verdict)})"
-    aim = "" if verdict.comparison.failure == "any" else f" (meant for {verdict.comparison.failure})"
-    sides = f"{rate_text(*verdict.treatment.estimate[:3])} against {rate_text(*verdict.baseline.estimate[:3])} {METRICS[verdict.comparison.metric][0]}{aim}"
-    refused = f"not judged: {verdict.refused}" if verdict.refused else ""
-    parts = [
-        sides,
-        difference_of(verdict) + limits,
+    comparison = verdict.comparison
+    treatment, baseline = (rate_text(*side.estimate[:3]) for side in (verdict.treatment, verdict.baseline))
+    sentence = joined(
+        ", ",
+        f"{treatment} against {baseline} {METRICS[comparison.metric][0]}"
+        + ("" if comparison.failure == "any" else f" (meant for {comparison.failure})"),
+        f"{difference_of(verdict)} ({confidence(verdict)} CI {_signed(verdict)})",
         scope(verdict),
         open_for_seeds(verdict),
-        refused,
+        f"not judged: {verdict.refused}" if verdict.refused else "",
         verdict.unplanned,
-    ]
-    return verdict.word, f"{verdict.comparison.mitigation}: {', '.join(filter(None, parts))}.{beside_rule(verdict)}"
+    )
+    return verdict.word, f"{comparison.mitigation}: {sentence}.{beside_rule(verdict)}"
 
 
 def beside_rule(verdict: Verdict) -> str:

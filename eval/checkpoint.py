@@ -54,11 +54,12 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
 
 def _unpublished(model: CausalLM) -> dict[str, Any]:
     """Return the decoder settings used by its mixers that differ from their defaults."""
-    settings = model.config
-    used = frozenset[str]().union(*(MIXERS[mixer].uses for mixer in getattr(settings, "layer_mixers", None) or ()))
-    fields = [name for name in DecoderSettings.model_fields if name in used and name not in SHAPE | {"eigenvalues"}]
-    found = {name: getattr(settings, name) for name in fields}
-    return {name: value for name, value in found.items() if value != DecoderSettings.model_fields[name].default}
+    used = frozenset[str]().union(*(MIXERS[mixer].uses for mixer in getattr(model.config, "layer_mixers", None) or ()))
+    return {
+        name: value
+        for name, field in DecoderSettings.model_fields.items()
+        if name in used - SHAPE - {"eigenvalues"} and (value := getattr(model.config, name)) != field.default
+    }
 
 
 def load_evaluated(checkpoint: str, config: EvalConfig) -> tuple[CausalLM, TraceTokenizer]:

@@ -117,7 +117,6 @@ def evaluate(
         if constraint := constraint_of(condition.forcing):
             check_interpreter(constraint, condition.data)
     rank = rank or Rank()
-    config.refuse_on(rank.process.world_size)
     generator = generator_of(model, tokenizer, config, name)
     weights = subject.weights or (f"served: {generator.about.model}" if isinstance(generator, ServedGenerator) else "")
     request = {

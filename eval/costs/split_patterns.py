@@ -6,11 +6,11 @@ A model cannot find the token `','` in `'a,b'` if `,b` is one token.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.pool import trace_one
-from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
+from remedy.data_gen.execution.program import Event, Program, Trace, Value
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.rewrites import rewrite_program
 from remedy.data_gen.traces.string_encodings import escape
@@ -50,14 +50,12 @@ def pattern_rows(
     outcome = trace_one(rewrite_program(program, ["chains", "temporaries"]), tracer)
     if not isinstance(outcome, Trace):
         return []
-    rows = []
-    for use in dict.fromkeys(uses(outcome)):
-        if not use.pattern or use.pattern not in use.subject:
-            continue
-        for name, counter in counters.items():
-            split = discontinuous(use, counter)
-            rows.append({"tokenizer": name, "operation": use.operation, "discontinuous": split})
-    return rows
+    return [
+        {"tokenizer": name, "operation": use.operation, "discontinuous": discontinuous(use, counter)}
+        for use in dict.fromkeys(uses(outcome))
+        if use.pattern and use.pattern in use.subject
+        for name, counter in counters.items()
+    ]
 
 
 def discontinuous(use: Use, counter: TraceTokenizer) -> bool:
@@ -78,12 +76,10 @@ def uses(trace: Trace) -> Iterator[Use]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call | ast.Compare):
             at_line.setdefault(lines[node.lineno - 1], []).append(node)
-    frames: Sequence[Frame] = trace.frames[:_MOST_FRAMES]
-    for frame in frames:
-        if frame.event is not Event.LINE or frame.locals is None:
-            continue
-        for node in at_line.get(frame.source, ()):
-            yield from _use(node, frame.locals)
+    for frame in trace.frames[:_MOST_FRAMES]:
+        if frame.event is Event.LINE and frame.locals is not None:
+            for node in at_line.get(frame.source, ()):
+                yield from _use(node, frame.locals)
 
 
 def _use(node: ast.expr, state: Mapping[str, Value]) -> Iterator[Use]:
@@ -111,10 +107,10 @@ def _string(node: ast.expr, state: Mapping[str, Value]) -> str | None:
 
 
 def _joined(separator: str | None, parts: ast.expr, state: Mapping[str, Value]) -> str | None:
-    match parts:
-        case ast.Name(id=name) if separator is not None and name in state and state[name].type in ("list", "tuple"):
-            try:
-                return separator.join(ast.literal_eval(state[name].text))
-            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-                return None
-    return None
+    value = state.get(parts.id) if isinstance(parts, ast.Name) else None
+    if separator is None or value is None or value.type not in ("list", "tuple"):
+        return None
+    try:
+        return separator.join(ast.literal_eval(value.text))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None

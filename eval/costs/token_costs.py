@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from remedy.data_gen.execution.pool import Outcome, retrace_shallower
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
@@ -26,7 +26,9 @@ class CostSettings(Settings):
 
     formats: tuple[FormatName, ...] = Field(default=("cwm",), min_length=1)
     """Text forms of a trace."""
-    spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
+    spacings: tuple[Annotated[float, AfterValidator(whole_spacing)], ...] = Field(
+        default=(1, 4, 16, float("inf")), min_length=1
+    )
     """Spacings of states; `inf`: only the first and the last."""
     locals: tuple[Literal["full", "diff", "changes", "one_in_turn"], ...] = Field(
         default=("full", "diff"), min_length=1
@@ -40,11 +42,6 @@ class CostSettings(Settings):
     max_tokens: int | None = Field(default=8192, ge=1, le=1_000_000_000)
     """Also count the densest form in which program and trace have at most this many tokens; null: do not."""
 
-    @field_validator("spacings")
-    @classmethod
-    def _whole(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(whole_spacing(spacing) for spacing in value)
-
     @field_validator("formats")
     @classmethod
     def _written_as_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,8 +53,7 @@ class CostSettings(Settings):
     @field_validator("formats", "spacings", "locals", "string_encodings", "limits")
     @classmethod
     def _different(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        twice = [item for index, item in enumerate(value) if item in value[:index]]
-        if twice:
+        if twice := [item for item in value if value.count(item) > 1]:
             raise ValueError(f"{text(twice[0])} is given twice: remove one")
         return value
 

@@ -112,18 +112,16 @@ class CompositionDiagnostic(Diagnostic):
             )
         conditions, empty = [], []
         for family in self.families:
-            cells = list(self._cells(data.task, family))
-            datas = [
-                data.changed({f"task.{key}": value for key, value in task.items()}, "diagnostic composition")
-                for task, _ in cells
-            ]
-            extents = [self._extent(cell_data.task, split, trained_on) for cell_data in datas]
+            cells = []
+            for task, labels in self._cells(data.task, family):
+                cell = data.changed({f"task.{key}": value for key, value in task.items()}, "diagnostic composition")
+                from_split, count = self._extent(cell.task, split, trained_on)
+                if count:
+                    cells.append((cell, count, from_split, labels))
+                else:
+                    empty.append(str(labels["function"] or f"{labels['form']}, depth {labels['depth']}"))
             for forcing in self.forcing:
-                for cell_data, (_, labels), (from_split, count) in zip(datas, cells, extents):
-                    if count:
-                        conditions.append(self.condition(cell_data, forcing, count, from_split, **labels))
-                    elif forcing == self.forcing[0]:
-                        empty.append(str(labels["function"] or f"{labels['form']}, depth {labels['depth']}"))
+                conditions += [self.condition(cell, forcing, *extent, **labels) for cell, *extent, labels in cells]
         if empty:
             problem = f"diagnostic composition: no program of the {split} split is of {', '.join(empty)}"
             cure = "`split: all` evaluates every program, for a model that was trained on none of them"
@@ -139,19 +137,19 @@ class CompositionDiagnostic(Diagnostic):
         return split, min(self.examples, task.count(split) or 0)
 
     def _cells(self, trained: CompositionTask, family: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        own_family = family == trained.family
-        functions = self.functions or (trained.functions if own_family else ())
-        other: dict[str, Any] = {} if own_family else {"held_out_functions": (), "held_out_pairs": ()}
-        for name in functions or tuple(FAMILIES[family].functions):
-            task: dict[str, Any] = {"functions": (name,), "depth": 1, "flatten": trained.flatten}
-            yield {"family": family, **other, **task}, {"family": family, "form": ATOMIC, "depth": 1, "function": name}
+        task: dict[str, Any] = {"family": family}
+        functions = self.functions
+        if family == trained.family:
+            functions = functions or trained.functions
+        else:
+            task |= {"held_out_functions": (), "held_out_pairs": ()}
+        for name in functions or FAMILIES[family].functions:
+            labels = {"family": family, "form": ATOMIC, "depth": 1, "function": name}
+            yield {**task, "functions": (name,), "depth": 1, "flatten": trained.flatten}, labels
         for form, depth, pairs in itertools.product(self.forms, self.depths, self.test_pairs or (None,)):
             own = {} if pairs is None else {PAIRS.name: pairs}
-            task = {"functions": functions, "depth": depth, "flatten": form == "flattened", **own}
-            yield (
-                {"family": family, **other, **task},
-                {"family": family, "form": form, "depth": depth, "function": "", **own},
-            )
+            labels = {"family": family, "form": form, "depth": depth, "function": "", **own}
+            yield {**task, "functions": functions, "depth": depth, "flatten": form == "flattened", **own}, labels
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
@@ -159,10 +157,8 @@ class CompositionDiagnostic(Diagnostic):
         if all(condition["labels"]["form"] == ATOMIC for condition in scored):
             return []
         title = "Compositions: observed, and as single calls let expect"
-        return [
-            Section(title, draw=partial(composition_figure, records), note=EXPECTED),
-            Section(f"{title}, in numbers", rows=expectation_table(records)),
-        ]
+        figure = Section(title, draw=partial(composition_figure, records), note=EXPECTED)
+        return [figure, Section(f"{title}, in numbers", rows=expectation_table(records))]
 
 
 class _Group(NamedTuple):

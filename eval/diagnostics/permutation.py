@@ -10,8 +10,6 @@ from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.tasks import Task
-from remedy.data_gen.tasks.permutation import PermutationTask
-from remedy.data_gen.tasks.permutation_programs import move_table
 from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
 from remedy.eval.diagnostics.condition import (
     DIAGNOSTICS,
@@ -23,7 +21,7 @@ from remedy.eval.diagnostics.condition import (
 )
 from remedy.eval.records.schema import LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.stats import BAR
+from remedy.eval.stats import BAR, Estimate
 from remedy.eval.tables.sections import Section, in_order, joined, text, title, varying
 from remedy.settings import ConfigError
 
@@ -81,19 +79,10 @@ class PermutationDiagnostic(Diagnostic):
         ):
             variants = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
             given_labels = {name: value for name, value in variants.items() if value is not None}
-            settings = {
-                "reveal.spacing": spacing,
-                "reveal.locals": contents,
-                **{f"task.{name}": value for name, value in given_labels.items()},
-            }
-            revealed = data.changed(settings, "diagnostic permutation")
+            settings = {"reveal.spacing": spacing, "reveal.locals": contents}
+            settings |= {f"task.{name}": value for name, value in given_labels.items()}
             for length in self.lengths:
-                changed = revealed.changed({"task.length": length}, "diagnostic permutation")
-                if pairs == "with" and (most := _most_with_pairs(changed.task)) < self.examples:
-                    raise ConfigError(
-                        f"diagnostic permutation: length {length} gives at most {most} test programs with a held-out pair, and "
-                        f"{self.examples} are asked for: give longer programs, or fewer examples"
-                    )
+                changed = data.changed({**settings, "task.length": length}, "diagnostic permutation")
                 labels = {"length": length, **given_labels}
                 if changed.reveal.at is None:  # otherwise each program has its own horizon
                     labels["horizon"] = horizon(length, changed.reveal)
@@ -105,14 +94,6 @@ class PermutationDiagnostic(Diagnostic):
     @classmethod
     def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
         return solved_horizon_section(cls.title, conditions)
-
-
-def _most_with_pairs(task: Task) -> int:
-    """Bound the number of test programs with a held-out pair."""
-    assert isinstance(task, PermutationTask)
-    length, values = task.length_range()[1], 10**task.n
-    # Pairs x places x other commands x starting values, of which a tenth is the test split's.
-    return int(task.held_out_pairs * (length - 1) * len(move_table(task.n, task.moves)) ** (length - 2) * values) // 10
 
 
 def horizon(length: int, reveal: RevealConfig) -> int:
@@ -150,20 +131,19 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
         if AXIS in condition["labels"] and condition["right"] is not None
     ]
     names = [name for name in varying(scored) if name not in (AXIS, LENGTH.name)]
-    lines: dict[tuple[object, ...], list[ConditionSummary]] = {}
+    lines: dict[tuple[Any, ...], list[tuple[int, Estimate]]] = {}
     for condition in scored:
-        lines.setdefault((condition["run"], *(condition["labels"].get(name, "") for name in names)), []).append(
-            condition
-        )
+        labels: Any = condition["labels"]
+        line = lines.setdefault((condition["run"], *(labels.get(name, "") for name in names)), [])
+        line.append((int(labels[AXIS]), condition["right"]))
     results: list[SolvedHorizon] = []
-    for (run, *values), line in lines.items():
-        rates = [(int(condition["labels"][AXIS]), condition["right"]) for condition in line]
-        missed = {horizon for horizon, right in rates if right and right.low < BAR}
+    for (run, *values), rates in lines.items():
+        missed = {horizon for horizon, right in rates if right.low < BAR}
         tested = sorted({horizon for horizon, _ in rates})
         solved = max((horizon for horizon in tested if horizon not in missed), default=None)
         below = [horizon for horizon in sorted(missed) if solved is not None and horizon < solved]
-        labels: Any = dict(zip(names, values))
-        results.append({"run": str(run), "labels": labels, "solved": solved, "tested": tested, "failed_below": below})
+        labels = dict(zip(names, values))
+        results.append({"run": run, "labels": labels, "solved": solved, "tested": tested, "failed_below": below})
     return results
 
 

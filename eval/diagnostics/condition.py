@@ -88,13 +88,8 @@ class Diagnostic(Settings, ABC):
         return value
 
     @classmethod
-    def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section] | None:
+    def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
         """Make sections that only this diagnostic has, from records of traced programs."""
-        return None
-
-    @classmethod
-    def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
-        """Make the sections before its right answers."""
         return []
 
     @abstractmethod

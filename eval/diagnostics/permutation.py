@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
+import pandas as pd
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
@@ -92,7 +93,7 @@ class PermutationDiagnostic(Diagnostic):
         return conditions
 
     @classmethod
-    def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
+    def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
         return solved_horizon_section(cls.title, conditions)
 
 

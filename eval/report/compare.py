@@ -43,19 +43,15 @@ def compare_logs(
     if on_both := {log.resolve() for log in log_files(baseline)} & {log.resolve() for log in log_files(treatment)}:
         raise UserError(f"{min(on_both)}: is on both sides: give logs of two models")
     names = side_names(baseline, treatment)
-    sides = [
-        read_logs(path, options or LogOptions()).assign(variant=side)
-        for path, side in ((baseline, "baseline"), (treatment, "treatment"))
-    ]
+    paths = {"baseline": baseline, "treatment": treatment}
+    sides = [read_logs(path, options or LogOptions()).assign(variant=side) for side, path in paths.items()]
     tasks_of = [list(side["task"].unique()) for side in sides]
     tasks = [task for task in tasks_of[0] if task in tasks_of[1]]
     if not tasks:
-        lists = [", ".join(map(repr, own_tasks)) for own_tasks in tasks_of]
-        raise UserError(
-            f"{treatment}: has results of {lists[1]}, and {baseline} of {lists[0]}: the sides share no task"
-        )
+        before, after = (", ".join(map(repr, own_tasks)) for own_tasks in tasks_of)
+        raise UserError(f"{treatment}: has results of {after}, and {baseline} of {before}: the sides share no task")
     remarks = []
-    for path, side, own_tasks in zip((baseline, treatment), sides, tasks_of):
+    for path, side, own_tasks in zip(paths.values(), sides, tasks_of):
         remarks += [f"{task} is in {path} alone: left out." for task in own_tasks if task not in tasks]
         if len(unscored := side.loc[side["right"].isna(), "example"]):
             remarks.append(
@@ -66,8 +62,8 @@ def compare_logs(
     comparisons = []
     for task in tasks:
         name = task if len(tasks) > 1 else f"{names[1]} in place of {names[0]}{f' on {task}' if task else ''}"
-        before, after = (Side(run=side, where={"task": task}) for side in ("baseline", "treatment"))
-        comparison = Comparison(mitigation=name, baseline=before, treatment=after, margin=margin, solved_at=solved_at)
+        runs = {side: Side(run=side, where={"task": task}) for side in paths}
+        comparison = Comparison.model_validate({"mitigation": name, **runs, "margin": margin, "solved_at": solved_at})
         comparisons.append(comparison)
         of_task, where = records[records["task"] == task], comparison.where
         lines = *_unpaired(of_task, where), *list(_alike(of_task, where, len(tasks) == 1))[:1], *_unlike(of_task)
@@ -76,14 +72,14 @@ def compare_logs(
     scored = records.dropna(subset="right").astype({"right": bool})
     failure = scored["right"].map({True: "", False: "wrong"})
     decided = decide(comparisons, scored.assign(**NEUTRAL, failure=failure))
-    verdicts = [each._replace(comparison=each.comparison.model_copy(update=named)) for each in decided]
+    verdicts = [verdict._replace(comparison=verdict.comparison.model_copy(update=named)) for verdict in decided]
     return Report(verdicts, remarks, [], pd.DataFrame(), [])
 
 
 def _unpaired(records: pd.DataFrame, where: str) -> Iterator[str]:
     """Yield a line if a log lacks examples; refuse sides that cannot be paired."""
     if records["metric"].nunique() > 1:
-        scored = " and ".join(f"{name!r}" for name in records["metric"].unique())
+        scored = " and ".join(map(repr, records["metric"].unique()))
         raise UserError(f"{where}: the sides are scored by {scored}: name one by --metric")
     examples = records.groupby("example")
     logs, clusters = examples["right"].count(), examples["cluster"].nunique()

@@ -8,7 +8,7 @@ from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.schema import LabelValue, rank
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Aim, Comparison, Side
-from remedy.eval.tables.sections import in_order, named, text, varying
+from remedy.eval.tables.sections import in_order, joined, named, text, varying
 
 AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
     "rewrite": ("strings", {"characters"}),
@@ -29,9 +29,8 @@ def default_comparisons(conditions: Sequence[ConditionSummary], baselines: Colle
     comparisons: list[Comparison] = []
     for diagnostic, of_diagnostic in by_diagnostic(conditions).items():
         kind = DIAGNOSTICS.find(diagnostic)
-        compared = () if kind is None else kind.compared
         comparisons += between_variants(of_diagnostic, baselines)
-        comparisons += within_variants(of_diagnostic, [label for label in compared if label != "forcing"])
+        comparisons += within_variants(of_diagnostic, kind.compared if kind else ())
     return comparisons
 
 
@@ -47,10 +46,8 @@ def diagnoses(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
 
 def baseline_of(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> str:
     """Return the variant that others are compared with."""
-    declared = [
-        condition["variant"] for condition in conditions if {condition["run"], condition["variant"]} & {*baselines}
-    ]
-    return (declared or [conditions[0]["variant"]])[0]
+    declared = (condition for condition in conditions if {condition["run"], condition["variant"]} & {*baselines})
+    return next(declared, conditions[0])["variant"]
 
 
 def by_diagnostic(conditions: Sequence[ConditionSummary]) -> dict[str, list[ConditionSummary]]:
@@ -66,17 +63,15 @@ def between_variants(conditions: Sequence[ConditionSummary], baselines: Collecti
     """Compare variants with the baseline in shared conditions."""
     first = baseline_of(conditions, baselines)
     ordered = _one_each(in_order(conditions))
-    of_baseline = {_labels(each): each for each in ordered if each["variant"] == first}
-    pairs = [
-        (of_baseline[key], each)
-        for each in ordered
-        if each["variant"] != first and (key := _labels(each)) in of_baseline
+    of_baseline = {_labels(condition): condition for condition in ordered if condition["variant"] == first}
+    treatments = [
+        condition for condition in ordered if condition["variant"] != first and _labels(condition) in of_baseline
     ]
-    names = varying([treatment for _, treatment in pairs])
-    comparisons = []
-    for baseline, treatment in pairs:
-        name, labels = treatment["variant"], named(treatment["labels"], names)
-        comparisons.append(_comparison(f"{name} ({labels})" if labels else name, "any", baseline, treatment))
+    names, comparisons = varying(treatments), []
+    for treatment in treatments:
+        labels = named(treatment["labels"], names)
+        name = treatment["variant"] + (f" ({labels})" if labels else "")
+        comparisons.append(_comparison(name, "any", of_baseline[_labels(treatment)], treatment))
     return comparisons
 
 
@@ -99,10 +94,11 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
             if len(changed) == 1:
                 label, value = changed[0], after[changed[0]]
                 change = label if value is True else f"{label} {text(value)} in place of {text(before[label])}"
-                start = f"{', '.join(filter(None, (variant, named(after, names))))}: " if len(groups) > 1 else ""
+                start = f"{joined(', ', variant, named(after, names))}: " if len(groups) > 1 else ""
                 aim, values = AIMS.get(label, ("any", set()))
-                aim = aim if not values or value in values else "any"
-                comparisons.append(_comparison(start + change, aim, first, other))
+                comparisons.append(
+                    _comparison(start + change, aim if not values or value in values else "any", first, other)
+                )
     return comparisons
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from remedy.eval.report.comparison import Comparison
 from remedy.eval.report.planned import MissingRun, departures, first_names
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
-from remedy.eval.tables.sections import joined
+from remedy.eval.tables.sections import joined, text
 
 Request = Mapping[str, Any]
 """An evaluation's request: `checkpoint`, and `training` of runs trained here."""
@@ -64,10 +64,8 @@ def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[s
     if trained[0] != trained[1]:
         differences.append(f"only the {'treatment' if trained[0] else 'baseline'} was trained here")
     sides = [[facts(request, all(trained)) for request in side] for side in (treatment, baseline)]
-    runs = [run for side in sides for run in side]
-    for name in runs[-1] if all(sides) else ():
-        if not all(name in run for run in runs):
-            continue
+    runs = list(chain(*sides))
+    for name in [name for name in runs[-1] if all(name in run for run in runs)] if all(sides) else ():
         values = [[run[name] for run in side] for side in sides]
         if isinstance(values[0][0], str):
             first, second = (", ".join(sorted(set(side))) for side in values)
@@ -107,7 +105,7 @@ def _settings(request: Request) -> dict[str, str]:
     settings |= {"precision": precision} if precision else {}
     settings |= {"batch_size": batch} if batch and not backend and "bfloat16" in str(precision) else {}
     settings |= {LIMITS[1]: backend["longest"]} if backend else {}
-    return {key: f"{value:,}" if isinstance(value, int) else yaml_text(value) for key, value in settings.items()}
+    return {key: f"{value:,}" if isinstance(value, int) else text(value) for key, value in settings.items()}
 
 
 def _cut(verdict: Verdict, before: Sequence[Request], after: Sequence[Request]) -> str:
@@ -152,13 +150,6 @@ def has_no_seed(request: Request) -> bool:
     """Say if a run's model has no seed: untrained, and no decoder of this package."""
     training = request.get("training")
     return training is not None and not training["steps"] and not request["checkpoint"]["mixers"]
-
-
-def yaml_text(value: object) -> str:
-    """Write a setting's value as in YAML."""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(yaml_text, value))
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def server_text(backend: Mapping[str, Any] | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +23,7 @@ from remedy.eval.report.planned import MissingRun, first_names, missing_runs, re
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
 from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.results import result_sections, token_section
-from remedy.eval.report.runs import losses, run_sections
+from remedy.eval.report.runs import run_sections
 from remedy.eval.report.verdicts import decide
 from remedy.eval.report.wording import diagnosis_rows
 from remedy.eval.tables.groups import grouped
@@ -76,8 +77,7 @@ def compose(
     folders, measured, selections = find(directories)
     evaluations = read_evaluations(folders)
     missing = [*evaluations.missing, *missing_runs(folders)]
-    variants = variants_of(evaluations.requests)
-    known = [*variants, *variants.values()]
+    known = list(chain.from_iterable(variants_of(evaluations.requests).items()))
     if unknown := [name for name in baselines if name not in known]:
         raise UserError(f"baseline: no variant or run {unknown[0]!r}; {suggest(unknown[0], known)}")
     remarks = [*missing_remarks(missing, partial), *old_record_remarks(evaluations.records)]
@@ -85,15 +85,14 @@ def compose(
         remarks += baseline_remarks(evaluations.conditions, baselines)
         comparisons = default_comparisons(evaluations.conditions, baselines) + diagnoses(evaluations.conditions)
     without_seeds = [request["run"] for request in evaluations.requests if has_no_seed(request)]
-    decided = decide(comparisons, evaluations.records, without_seeds, losses(evaluations.requests))
+    decided = decide(comparisons, evaluations.records, without_seeds)
     plans = read_plans(folders)
     decided = [
         with_fairness(verdict, evaluations.requests, missing, partial, plans, comparisons) for verdict in decided
     ]
     verdicts = [verdict for verdict in decided if verdict.word is not None]
-    fed = [verdict for verdict in decided if verdict.word is None]
     sections = []
-    if fed:
+    if fed := [verdict for verdict in decided if verdict.word is None]:
         title = "Diagnosis: what feeding the truth changes"
         sections.append(Section(title, rows=diagnosis_rows(fed), note=NOTES["diagnosis"]))
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in evaluations.conditions):
@@ -128,9 +127,9 @@ def baseline_remarks(conditions: Sequence[ConditionSummary], baselines: Sequence
 
     sentences = []
     for diagnostic, of_diagnostic in by_diagnostic(conditions).items():
-        first = baseline_of(of_diagnostic, baselines)
-        runs = {condition["run"] for condition in of_diagnostic if condition["variant"] == first}
-        if len({condition["variant"] for condition in of_diagnostic}) > 1 and not {first, *runs} & {*baselines}:
+        names = {name for condition in of_diagnostic for name in (condition["variant"], condition["run"])}
+        if len({condition["variant"] for condition in of_diagnostic}) > 1 and names.isdisjoint(baselines):
+            first = baseline_of(of_diagnostic)
             sentences.append(
                 f"No baseline was named for {diagnostic}, so {first}, the first, is used (name another by `baseline: true` on a run "
                 "of an experiment, or by `remedy report --baseline`)."
@@ -147,12 +146,9 @@ def diagnostic_sections(diagnostic: str, evaluations: Evaluations) -> list[Secti
     # Labels of other diagnostics, which are empty here.
     records = records.drop(columns=[name for name in label_columns(records) if records[name].isna().all()])
     groups = grouped(conditions, records)
-    kind = DIAGNOSTICS.find(diagnostic)
-    if kind is not None:
-        name, axis, published = kind.title, kind.axis, kind.published
-        sections = [*kind.headline(conditions), *(kind.sections(conditions, records) or [])]
-    else:
-        name, axis, published, sections = diagnostic.capitalize(), None, (), []
+    name, axis, published, sections = diagnostic.capitalize(), None, (), list[Section]()
+    if kind := DIAGNOSTICS.find(diagnostic):
+        name, axis, published, sections = kind.title, kind.axis, kind.published, kind.sections(conditions, records)
     axis = axis if all(axis in condition["labels"] for condition in conditions) else None
     sections += result_sections(name, axis, groups, evaluations.requests, published)
     return [*sections, *failure_sections(name, groups), token_section(name, groups)]

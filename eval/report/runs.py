@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from remedy.data_gen.context_window import Memory
-from remedy.eval.report.fairness import LEARNING_RATE, quantisation_text, server_text, state_size, yaml_text
+from remedy.eval.report.fairness import LEARNING_RATE, quantisation_text, server_text, state_size
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import MissingRun, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
@@ -21,16 +21,15 @@ def run_sections(
     evaluations: Evaluations, trials: Sequence[SelectionRecord], missing: Sequence[MissingRun]
 ) -> list[Section]:
     sections = []
+    training = {request["run"]: request.get("training") or {} for request in evaluations.requests}
     if evaluations.requests:
         rows, shared = runs_table(evaluations.requests)
-        trained = any(request.get("training") for request in evaluations.requests)
-        note = joined(" ", shared, NOTES["recipes"] if trained else "")
+        note = joined(" ", shared, NOTES["recipes"] if any(training.values()) else "")
         sections.append(Section("Recipes", rows=rows, note=note))
     if missing:
         slugs = [[run.run, slug.replace("__", ", ")] for run in missing for slug in run.conditions or ("all",)]
         sections.append(Section("Missing", rows=[["Run", "Condition"], *slugs], note=NOTES["missing"]))
-    curves = {request["run"]: curve for request in evaluations.requests if len(curve := _curve(request)) > 1}
-    if curves:
+    if curves := {run: curve for run, account in training.items() if len(curve := account.get("curve", ())) > 1}:
         draw = partial(curves_figure, curves, variants_of(evaluations.requests))
         sections.append(Section("Validation while training", draw=draw, note=NOTES["curves"]))
     for record in trials:
@@ -58,7 +57,7 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
     checkpoint: Mapping[str, Any] = request["checkpoint"]
     training: Mapping[str, Any] = request.get("training") or {}
     mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in checkpoint["mixers"].items())
-    decoder = (f"{name} {yaml_text(value)}" for name, value in checkpoint.get("decoder", {}).items())
+    decoder = (f"{name} {text(value)}" for name, value in checkpoint.get("decoder", {}).items())
     data, memory = request["data"], request["data"].get("memory")
     columns = {
         "Model": mixers or checkpoint["model_type"],
@@ -76,9 +75,6 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         return columns
     if not training["steps"]:
         return {**columns, "Steps": "0, not trained", "Seed": training["seed"]}
-    computed: Mapping[str, str] = (training.get("computed") or {}).get("mixers", {})
-    # Only where a kernel computed: all else is PyTorch.
-    kernels = [f"{mixer}: {how}" for mixer, how in computed.items() if " by " in how and "no CUDA device" not in how]
     step_kept = f"of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else ""
     chosen = " (chosen)" if LEARNING_RATE in training["chosen"] else ""
     return {
@@ -90,7 +86,6 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         "Learning rate": f"{training['learning_rate']:g}{chosen}",
         "Stages": _stages(training.get("curriculum", ())),
         "Best kept": joined(", ", step_kept, "stopped early" if training["stopped_early"] else ""),
-        "Kernels": "; ".join(kernels),
         "Seed": training["seed"],
         "Data seed": training["data_seed"] if training["data_seed"] != training["seed"] else "",
     }
@@ -109,7 +104,7 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
     """Write a curriculum: `200 steps of spacing 1; then 450 steps of spacing 4`."""
     stages = []
     for stage in curriculum:
-        changes = [f"{key.rpartition('.')[2]} {yaml_text(value)}" for key, value in stage.get("set", {}).items()]
+        changes = [f"{key.rpartition('.')[2]} {text(value)}" for key, value in stage.get("set", {}).items()]
         stages.append(joined(" of ", f"{stage['steps']:,} steps", ", ".join(changes)))
     return "; then ".join(stages)
 
@@ -124,21 +119,6 @@ def phrase(settings: Mapping[str, Any]) -> str:
         if key != "kind" and value not in ("", None, False) and not isinstance(value, dict):
             words.append(key if value is True else f"{key} {value}")
     return joined(": ", str(settings["kind"]), "; ".join(words))
-
-
-def _curve(request: Mapping[str, Any]) -> Sequence[Sequence[float]]:
-    curve: Sequence[Sequence[float]] = (request.get("training") or {}).get("curve", [])
-    return curve
-
-
-def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return runs' validation losses at their kept steps."""
-    by_run = {}
-    for request in requests:
-        if curve := _curve(request):
-            by_step = {step: loss for step, loss, *_ in curve}
-            by_run[request["run"]] = by_step.get(request["training"].get("kept_step"), curve[-1][1])
-    return by_run
 
 
 def curves_figure(curves: Mapping[str, Sequence[Sequence[float]]], variants: Mapping[str, str]) -> Figure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -55,7 +55,6 @@ class Verdict(NamedTuple):
     runs: tuple[frozenset[str], ...]
     conditions: tuple[frozenset[str], ...]
     truncated: tuple[float, ...]
-    losses: tuple[float, ...]
     moved: pd.DataFrame
     of_runs: VerdictWord = VerdictWord.INCONCLUSIVE
     level: float = ALONE
@@ -72,7 +71,6 @@ def decide(
     comparisons: Sequence[Comparison],
     records: pd.DataFrame,
     untrained: Collection[str] = (),
-    losses: Mapping[str, float] | None = None,
 ) -> list[Verdict]:
     """Judge comparisons on programs that all runs of both sides have.
 
@@ -87,7 +85,7 @@ def decide(
         return []
     pair = records.groupby(PAIRED).ngroup()  # numbers examples, in the order of their names
     numbered = with_changed(records).assign(pair=pair, cost=records[TRACE_COLUMNS].sum(axis=1))
-    verdicts = [_compared(comparison, numbered, untrained, losses or {}) for comparison in comparisons]
+    verdicts = [_compared(comparison, numbered, untrained) for comparison in comparisons]
     sharing = [n for n, verdict in enumerate(verdicts) if not (verdict.comparison.primary or verdict.word is None)]
     level = dict(zip(sharing, levels([verdicts[n].evidence.p_value for n in sharing], ALONE)))
     return [
@@ -108,17 +106,15 @@ def _worded(verdict: Verdict, level: float) -> Verdict:
     return verdict._replace(level=level, word=words[0], of_runs=words[1])
 
 
-def _compared(
-    comparison: Comparison, records: pd.DataFrame, untrained: Collection[str], losses: Mapping[str, float]
-) -> Verdict:
+def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collection[str]) -> Verdict:
     """Make a verdict without its word."""
     sides = before, after = _sides(comparison, records)
     diagnosis = len({frozenset(map(fed_as, side["forcing"].unique())) for side in sides}) > 1
     if diagnosis:
         refuse_idle(comparison)
     # Runs are paired in order, as many as the smaller side has; a run on both sides with itself.
-    keys, compared = ["run_number", "pair"], ["cost", "written_tokens", "failure"]
-    second = after[[*keys, *compared]]
+    keys = ["run_number", "pair"]
+    second = after[[*keys, "cost", "written_tokens", "failure"]]
     both = before.merge(second, on=keys, suffixes=("_before", "_after"), validate="1:1")
     # Fed tokens are not written: only free traces can be compared in length.
     free = {fed_as(name) for side in sides for name in side["forcing"].unique()} == {"free"}
@@ -138,7 +134,6 @@ def _compared(
         runs=tuple(frozenset(side["run"]) for side in sides),
         conditions=tuple(frozenset(side["condition"]) for side in sides),
         truncated=tuple(float(side["truncated"].mean()) for side in sides),
-        losses=tuple(_mean_loss(side["run"].unique(), losses) for side in sides),
         moved=pd.crosstab(both["failure_before"], both["failure_after"]),
     )
 
@@ -181,11 +176,6 @@ def _rates(
         ) from None
 
 
-def _mean_loss(runs: Sequence[str], losses: Mapping[str, float]) -> float:
-    known = [losses[run] for run in runs if run in losses]
-    return sum(known) / len(known) if len(known) == len(runs) else math.nan
-
-
 def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Select both sides' records of shared examples, in the same order."""
     before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
@@ -201,20 +191,13 @@ def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame,
     return before, after
 
 
-def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
-    chosen = records[(records["variant"] == side.run) | (records["run"] == side.run)]
-    if chosen.empty:
-        names = list(dict.fromkeys([*records["variant"], *records["run"]]))
-        raise ConfigError(
-            f"{comparison.where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}"
-        )
-    return chosen
-
-
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
     """Select one record for each run and example; `run_number` numbers the runs."""
     where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
-    chosen = _of_run(side, records, comparison)
+    chosen = records[(records["variant"] == side.run) | (records["run"] == side.run)]
+    if chosen.empty:
+        names = list(dict.fromkeys([*records["variant"], *records["run"]]))
+        raise ConfigError(f"{where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}")
     for key, value in side.where.items():
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
@@ -235,11 +218,11 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         )
     if chosen[needed].isna().any():
         forcing = chosen[chosen[needed].isna()]["forcing"].iloc[0]
-        lacking = f"own {comparison.metric.replace('_', ' ')}s: they are fed, or there are none"
-        if needed == "right":
-            lacking = (
-                "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"
-            )
+        lacking = (
+            "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"
+            if needed == "right"
+            else f"own {comparison.metric.replace('_', ' ')}s: they are fed, or there are none"
+        )
         raise ConfigError(
             f"{where}: {side.run!r} under forcing {forcing} has no {lacking}, or compare conditions in which the model writes them"
         )

@@ -165,8 +165,6 @@ def verdict_cell(verdict: Verdict) -> str:
     means = verdict.baseline.estimate.mean, verdict.treatment.estimate.mean
     if means[0] == means[1] and means[0] in (0.0, 1.0):
         both = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
-        losses = [loss for loss in verdict.losses if not math.isnan(loss)]
-        both += f"; validation loss {losses[1]:.2g} against {losses[0]:.2g}" if len(losses) == 2 else ""
     unequal = "budgets differ: see Evidence" if any(remark.startswith("unequal") for remark in verdict.remarks) else ""
     return _lines(
         str(verdict.word).capitalize(),

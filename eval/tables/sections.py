@@ -53,9 +53,12 @@ def tidied(rows: Rows) -> Rows:
     return [[row[column] for column in filled] for row in rows]
 
 
-def text(value: LabelValue) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
+def text(value: object) -> str:
+    """Write a label's or setting's value as in YAML."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(text, value))
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -49,6 +49,7 @@ from remedy.eval.records.remarks import of_condition
 from remedy.eval.records.schema import CURE, read_records, token_counts, write_records
 from remedy.eval.records.summary import ConditionSummary, summarise, write_summary
 from remedy.eval.scoring import score_batch, write_batch
+from remedy.eval.tables.sections import joined, named
 from remedy.models.encoding import encoded_examples
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
@@ -118,7 +119,8 @@ def evaluate(
             check_interpreter(constraint, condition.data)
     rank = rank or Rank()
     generator = generator_of(model, tokenizer, config, name)
-    weights = subject.weights or (f"served: {generator.about.model}" if isinstance(generator, ServedGenerator) else "")
+    about = generator.about if isinstance(generator, ServedGenerator) else None
+    weights = subject.weights or (f"served: {about.model}" if about else "")
     request = {
         "run": name,
         "variant": variant,
@@ -128,7 +130,7 @@ def evaluate(
         "trained_on": subject.trained_on.model_dump(mode="json") if subject.trained_on else None,
         "evaluation": config.asked,
         "conditions": [condition.slug for condition in conditions],
-        **({"backend": generator.about._asdict()} if isinstance(generator, ServedGenerator) else {}),
+        **({"backend": about._asdict()} if about else {}),
         **({"quantization": "nf4"} if is_in_4bit(model) else {}),
         **({"new_tokens": len(tokenizer.new_ids)} if tokenizer.new_ids else {}),
         **plugins_section(),
@@ -149,9 +151,8 @@ def evaluate(
             meter = Meter(number, len(conditions), condition.examples, say, rank.process.world_size)
             records = evaluator.records(condition, meter)
             if records is not None:
-                results = summarise(records, knowledge)
-                progress(_done(number, len(conditions), condition, results[0]))
-                summaries += results
+                summaries += summarise(records, knowledge)
+                progress(_done(number, len(conditions), condition, summaries[-1]))
         if rank.is_main:
             shutil.rmtree(directory / UNFINISHED, ignore_errors=True)
             write_summary(path, name, summaries, evaluator.evaluation, {"solved_horizons": solved_horizons(summaries)})
@@ -173,19 +174,16 @@ def _warn_of_untaught(conditions: Sequence[Condition], tokenizer: TraceTokenizer
 
 
 def _done(number: int, of: int, condition: Condition, summary: ConditionSummary) -> Progress:
-    """Describe a finished condition: `permutation, length 16, spacing 4, action_forced: 93.0%`."""
+    """Describe a finished condition: `permutation, length 16, spacing 4, forcing free: 93.0%`."""
     labels = condition.labels
-    shown = {**condition.own_labels, "spacing": f"{labels['spacing']:g}", "forcing": labels["forcing"]}
-    if labels["answer_only"]:
-        shown = {**condition.own_labels, "answer": "answer only"}
-    words = [value if isinstance(value, str) and key != "spacing" else f"{key} {value}" for key, value in shown.items()]
+    names = [*condition.own_labels, *(["answer_only"] if labels["answer_only"] else ["spacing", "forcing"])]
     right, per_frame = summary["right"], summary["per_frame"]
     rate = f"{right.mean:.1%}" if right is not None else "nothing could be run"
     if right is None and per_frame:
         rate = ", ".join(f"{kind.replace('_', ' ')} {share.mean:.1%}" for kind, share in per_frame.items())
     remarks, left_out = of_condition(summary), sum(summary["untraced"].values())
     remarks += [f"{left_out} programs that could not be run are left out"] if left_out else []
-    result = f"{', '.join([condition.diagnostic, *filter(None, words)])}: {rate}"
+    result = f"{joined(', ', condition.diagnostic, named(labels, names))}: {rate}"
     return Progress(number, of, result, "; ".join(remarks))
 
 
@@ -224,8 +222,6 @@ class _Evaluator:
             return None
         self.rank.wait(folder, meter.look)
         journal = self._journal(folder)
-        if len(journal) and not self.rank.several:
-            log.info("%s: %d traces of a condition that was not done are kept", journal.folder, len(journal))
         # What no process has written yet, as of a program that is near a limit of time, is written by this one.
         results = run_condition(Kept(self.generator, journal, meter), self.tokenizer, condition, self.config, meter)
         self._warn_of_long(condition, results.lengths)
@@ -253,7 +249,7 @@ class _Evaluator:
     def _warn_of_long(self, condition: Condition, lengths: Sequence[int]) -> None:
         """Warn of examples beyond the model's context limit; once if the limit is soft."""
         context = self.generator.context
-        long = [length for length in lengths if context is not None and length > context.tokens]
+        long = [length for length in lengths if context and length > context.tokens]
         if context is None or not long or (self.soft_limit_warned and not context.hard):
             return
         self.soft_limit_warned = True

@@ -18,7 +18,7 @@ class Progress(NamedTuple):
     number: int
     of: int
     result: str
-    """`300 of 800 traces, 1.9 traces/s, 4 min 23 s left`, or `permutation, length 16, spacing 4, action_forced: 93.0%`."""
+    """`300 of 800 traces, 1.9 traces/s, 4 min 23 s left`, or `permutation, length 16, spacing 4, forcing free: 93.0%`."""
     remarks: str = ""
 
     def __str__(self) -> str:

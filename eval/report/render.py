@@ -1,4 +1,4 @@
-"""Rendering of reports: HTML, Markdown with figures, JSON and CSV."""
+"""Rendering of reports: HTML, Markdown with figures, and JSON."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Report(NamedTuple):
 
 
 def write_pages(report: Report, output: Path, title: str) -> Path:
-    """Write pages, tables and `figures/`; return the HTML page's path."""
+    """Write pages, `report.json` and `figures/`; return the HTML page's path."""
     with writing(output):
         rendered = [(section, *draw_section(section, output / "figures")) for section in report.sections]
     groups = {
@@ -78,16 +78,13 @@ def write_pages(report: Report, output: Path, title: str) -> Path:
         "methods": NOTES["methods"],
         "made": made,
     }
-    tables = {
+    for name in (PAGE, "report.md"):
+        write_text(output / name, _environment(name).get_template(f"{name}.j2").render(content))
+    records = {
         "verdicts": list(map(verdict_record, report.verdicts)),
         "conditions": list(map(condition_record, report.conditions)),
     }
-    for name in (PAGE, "report.md"):
-        write_text(output / name, _environment(name).get_template(f"{name}.j2").render(content))
-    for name, rows in tables.items():
-        plain = pd.DataFrame([{key: _plain(value) for key, value in row.items()} for row in rows], dtype=object)
-        write_text(output / f"{name}.csv", plain.to_csv(index=False))
-    write_json(output / "report.json", {**lead, **tables, "made": made})
+    write_json(output / "report.json", {**lead, **records, "made": made})
     return output / PAGE
 
 
@@ -199,9 +196,3 @@ def condition_record(condition: ConditionSummary) -> dict[str, Any]:
         if (estimate := rates[key]) is not None:
             record |= {key: estimate.mean, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
     return record | {name: share for name, share in summary["baselines"].items() if share is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return "; ".join(f"{key}={item}" for key, item in value.items())
-    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -39,8 +39,8 @@ def _refuse_idle(config: EvalConfig, subject: Subject, conditions: list[Conditio
         except ConfigError:
             return False
 
-    usual = {name: field.default for name, field in EvalConfig.model_fields.items()}
-    if config.split != usual["split"] and same(usual["split"], subject.trained_on):
+    usual = EvalConfig.model_fields
+    if config.split != usual["split"].default and same(usual["split"].default, subject.trained_on):
         raise ConfigError(
             f"split {config.split} does nothing: all programs are evaluated, since the checkpoint was trained on none of "
             "them: remove it"
@@ -50,7 +50,7 @@ def _refuse_idle(config: EvalConfig, subject: Subject, conditions: list[Conditio
             f"trained_on {config.trained_on.name} does nothing: no diagnostic evaluates these programs: remove it"
         )
     parallel = all(fed_roles(condition.forcing) == TEACHER_FORCED for condition in conditions)
-    if parallel and config.max_new_tokens != usual["max_new_tokens"]:
+    if parallel and config.max_new_tokens != usual["max_new_tokens"].default:
         raise ConfigError(
             f"max_new_tokens {config.max_new_tokens} does nothing with forcing teacher_forced alone, in which the model "
             "reads no token of its own: remove it"

@@ -115,15 +115,21 @@ def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
         write_text(out / "evaluate" / f"{name}.yaml", text)
     _render("utils.py", out / "lm_eval" / "utils.py")
     for name in ("__init__.py", "__main__.py", "inspect_tasks.py"):
-        _render(name, out / PACKAGE / name, most=max((each.most_tokens for each in example_sets), default=0))
+        _render(name, out / PACKAGE / name, most=max((part.most_tokens for part in example_sets), default=0))
     copy_scorer(out / PACKAGE)
-    environment = {"python": platform.python_version(), "version": version("cwm-remedy"), "plugins": plugins_section()}
-    digests = {each.name: digest_of({"rows": each.rows}) for each in example_sets}
-    licences = {licence for each in example_sets for licence in each.licences}
-    absent = {name: facts for name, facts in NOTICES.items() if f"MIT, {facts[0]}" not in licences}
-    licence_facts = {"notices": NOTICES, "absent": absent, "all_mit": licences <= _MIT}
+    licences = {licence for part in example_sets for licence in part.licences}
+    facts = {
+        "example_sets": example_sets,
+        "digests": {part.name: digest_of({"rows": part.rows}) for part in example_sets},
+        "notices": NOTICES,
+        "absent": {name: source for name, source in NOTICES.items() if f"MIT, {source[0]}" not in licences},
+        "all_mit": licences <= _MIT,
+        "python": platform.python_version(),
+        "version": version("cwm-remedy"),
+        "plugins": plugins_section(),
+    }
     for name in ("README.md", "LICENSE", "pyproject.toml"):
-        _render(name, out / name, example_sets=example_sets, digests=digests, **licence_facts, **environment)
+        _render(name, out / name, **facts)
     return out / "README.md"
 
 
@@ -143,22 +149,24 @@ def freeze(name: str, config: EvalConfig) -> ExampleSet:
         _refuse(name, condition)
         part = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in condition.own_labels.items())
         for example in examples(condition.data, condition.split, range(condition.examples)):
-            reason = "" if example.outcome == "ok" else example.outcome
-            if not reason and spells_tokens(example.spans):
-                reason = "spells a token"
-            elif not reason and len(answer_places(example)) > 1:
-                reason = "raised"
-            frozen = {} if reason else row(example)
-            if not reason and len(frozen["trace"]) > LONGEST:
-                reason = TOO_LONG
-            if reason:
+            if reason := _unfit(example):
                 example_set.left_out[reason] += 1
-                continue
-            labels = {"id": f"{condition.slug}/{example.index}", "part": part, **condition.own_labels}
-            example_set.rows.append({**labels, **frozen})
+            else:
+                labels = {"id": f"{condition.slug}/{example.index}", "part": part, **condition.own_labels}
+                example_set.rows.append({**labels, **row(example)})
     if data.task.count("train") is None:
         example_set.shots.extend(map(row, examples(conditions[0].data, "train", range(SHOTS))))
     return example_set
+
+
+def _unfit(example: Example) -> str:
+    if example.outcome != "ok":
+        return example.outcome
+    if spells_tokens(example.spans):
+        return "spells a token"
+    if len(answer_places(example)) > 1:
+        return "raised"
+    return TOO_LONG if len(row(example)["trace"]) > LONGEST else ""
 
 
 def licences_of(task: Task) -> list[str]:
@@ -209,12 +217,9 @@ def _refuse(name: str, condition: Condition) -> None:
         raise ConfigError(
             f"{name}: {shown(path)} is a place on this machine, which examples would name to others: give a relative path"
         )
-    wanted = {"format": "repl", "context": True, "memory": None, "string_encoding": "plain"}
-    for key, value in wanted.items():
-        if getattr(data, key) != value:
-            raise ConfigError(
-                f"{name}: {key} is {shown(getattr(data, key))}, and a benchmark in text needs {shown(value)}"
-            )
+    for key, needed in {"format": "repl", "context": True, "memory": None, "string_encoding": "plain"}.items():
+        if (value := getattr(data, key)) != needed:
+            raise ConfigError(f"{name}: {key} is {shown(value)}, and a benchmark in text needs {shown(needed)}")
     if condition.forcing != "free":
         raise ConfigError(f"{name}: forcing {condition.forcing}: other harnesses decode freely: write forcing: [free]")
 

@@ -162,13 +162,13 @@ def extent(
     """
     if source.count("all") is None:
         return split, examples or GENERATED
-    trained = trained_on is not None and trained_on.name == source.name
-    if trained_on is not None and trained and trained_on.splits_by != source.splits_by:
+    if trained_on is None or trained_on.name != source.name:
+        split = "all"
+    elif trained_on.splits_by != source.splits_by:
         raise ConfigError(
             f"diagnostic {kind}: {source.name} is split by {trained_on.splits_by} in training and by {source.splits_by} here, so that "
             "its test programs were trained on: give both the same"
         )
-    split = split if trained else "all"
     if split != "all":
         source.require(split, 1, f"diagnostic {kind}")
     count = source.count(split)

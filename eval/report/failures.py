@@ -21,16 +21,11 @@ IN_STRING, ANOTHER = "any, in a string's text", "After another occurrence"
 
 def failure_sections(name: str, groups: Sequence[Group]) -> list[Section]:
     scored = [group for group in groups if group.scored]
-    operations = sorted({kind for group in scored for kind in group.counts("operation")})
-    wrong_actions = sorted({kind for group in groups for kind in group.counts("wrong_action")})
     tables = {
         "failure classes": (class_table(scored) if any(group.counts("failure") for group in scored) else [], "classes"),
-        "failures by operation": (
-            count_table(scored, "operation", operations) if len(operations) > 1 else [],
-            "operations",
-        ),
+        "failures by operation": (count_table(scored, "operation"), "operations"),
         "first errors by role": (hazard_table(groups), "hazards"),
-        "wrong actions by control flow": (count_table(groups, "wrong_action", wrong_actions), "actions"),
+        "wrong actions by control flow": (count_table(groups, "wrong_action"), "actions"),
         "what constraints cut": (constraint_table(groups), "constraint"),
     }
     return [
@@ -40,12 +35,13 @@ def failure_sections(name: str, groups: Sequence[Group]) -> list[Section]:
     ]
 
 
-def count_table(groups: Sequence[Group], column: str, kinds: Sequence[str]) -> Rows:
+def count_table(groups: Sequence[Group], column: str) -> Rows:
     def count(kind: str, group: Group) -> str:
         return f"{group.counts(column).get(kind, 0):,}"
 
-    columns = {kind.capitalize(): partial(count, kind) for kind in kinds}
-    return table([group for group in groups if group.counts(column)], {"Examples": _examples, **columns})
+    groups = [group for group in groups if group.counts(column)]
+    kinds = sorted({kind for group in groups for kind in group.counts(column)})
+    return table(groups, {"Examples": _examples, **{kind.capitalize(): partial(count, kind) for kind in kinds}})
 
 
 def class_table(groups: Sequence[Group]) -> Rows:
@@ -123,7 +119,7 @@ def moved_sections(verdicts: Sequence[Verdict]) -> list[Section]:
     for verdict in verdicts:
         if verdict.comparison.metric == "answer" and not set(verdict.moved.index) | set(verdict.moved) <= {""}:
             moved = verdict.moved.reindex(columns=["", *filter(None, verdict.moved)], fill_value=0)
-            for kind in [*(kind for kind in Failure if kind in moved.index), *([""] if "" in moved.index else [])]:
+            for kind in [kind for kind in (*Failure, "") if kind in moved.index]:
                 after = moved.loc[kind]
                 right = f"{after['']:,}\n{after[''] / after.sum():.0%}"
                 still = f"{after.get(kind, 0):,}" if kind else ""

@@ -72,8 +72,7 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
     full, diff, spaced, stepped_over, nothing = DENSITIES
     # In this order: the first that holds is what was given up.
     given_up = [~fitted["written"].astype(bool), fitted["call_depth"].notna(), fitted["spacing"] > 1]
-    given_up.append(fitted["locals"] == "full")
-    density = np.select(given_up, [nothing, stepped_over, spaced, full], diff)
+    density = np.select([*given_up, fitted["locals"] == "full"], [nothing, stepped_over, spaced, full], diff)
     fitted = fitted.assign(density=pd.Categorical(density, DENSITIES))
     rows = [[*_HEAD, "Written with", "Count", "Median tokens", "Each state in full"]]
     for _, of_set in fitted.groupby(_SET, sort=False):

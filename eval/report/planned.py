@@ -51,9 +51,7 @@ def write_plan(experiment: Path, comparisons: Sequence[Comparison], seeds: Mappi
 
 
 def read_plans(evaluations: Sequence[Path]) -> list[dict[str, Any]]:
-    return [
-        read_json(experiment / PLAN, _LOST) for experiment in _experiments(evaluations) if (experiment / PLAN).exists()
-    ]
+    return [read_json(experiment / PLAN, _LOST) for experiment in _experiments(evaluations, PLAN)]
 
 
 def departures(
@@ -72,8 +70,9 @@ def departures(
     same: Mapping[str, Any] = next((each for each in planned if _sides(each) == _sides(actual)), {})
     if not same and not seeds.keys() & planned_seeds.keys():
         return ""
-    changes = [f"{key} {actual[key]}, planned {same[key]}" for key in _CHOSEN if same and actual[key] != same[key]]
-    changes += [] if same else ["this comparison was not planned"]
+    changes = ["this comparison was not planned"]
+    if same:
+        changes = [f"{key} {actual[key]}, planned {same[key]}" for key in _CHOSEN if actual[key] != same[key]]
     if added := [
         run for run, seed in seeds.items() if run not in planned_seeds or seed not in (None, planned_seeds[run])
     ]:
@@ -87,9 +86,11 @@ def _sides(comparison: Mapping[str, Any]) -> tuple[object, ...]:
     return comparison["baseline"], comparison["treatment"], comparison["metric"]
 
 
-def _experiments(evaluations: Sequence[Path]) -> list[Path]:
+def _experiments(evaluations: Sequence[Path], file: str) -> list[Path]:
+    """List the experiments of evaluations that have a file."""
     # An evaluation lies in EXPERIMENT/GROUP/RUN/.
-    return sorted({folder.absolute().parents[2] for folder in evaluations if len(folder.absolute().parents) > 2})
+    folders = {folder.absolute().parents[2] for folder in evaluations if len(folder.absolute().parents) > 2}
+    return sorted(folder for folder in folders if (folder / file).exists())
 
 
 def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
@@ -110,8 +111,7 @@ def missing_runs(evaluations: Sequence[Path]) -> list[MissingRun]:
     evaluated = {folder.absolute() for folder in evaluations}
     return [
         MissingRun(run["run"], run["variant"])
-        for experiment in _experiments(evaluations)
-        if (experiment / RUNS).exists()
+        for experiment in _experiments(evaluations, RUNS)
         for folder, run in read_json(experiment / RUNS, _CURE)["runs"].items()
         if experiment / folder / EVALUATION not in evaluated
     ]

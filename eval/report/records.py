@@ -74,8 +74,8 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
     telling = [name for name in label_columns(records) if records[name].nunique(dropna=False) > 1]
     counts, counts_shown = (table["failure"].value_counts() for table in (records, picked))
     numbers = ", ".join(f"{kind} {counts_shown.get(kind, 0)} of {counts[kind]:,}" for kind in Failure if kind in counts)
-    without = plural(len(folders) - len(openings), "evaluation")
-    no_pages = f" Records of {without} have no pages: without {GENERATIONS}/." if len(openings) < len(folders) else ""
+    without = len(folders) - len(openings)
+    no_pages = f" {plural(without, 'evaluation')} without {GENERATIONS}/ have no pages." if without else ""
     return [
         Section(
             TITLE,

@@ -129,12 +129,11 @@ def forests(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 def _forest(scale: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     estimates = [[100 * value for value in (verdict.difference.mean, *verdict.interval)] for verdict in verdicts]
     drawn_values = [0.0, *chain(*estimates), *chain(*(side for verdict in verdicts for side in dots(verdict)))]
-    # Both sides of 0 stay in the picture, as wide as the farther value needs.
-    reach = max(1e-9, *map(abs, drawn_values))
-    left, right = max(min(drawn_values), -reach) - 0.1 * reach, min(max(drawn_values), reach) + 0.1 * reach
+    margin = 0.1 * max(1e-9, *map(abs, drawn_values))
+    left, right = min(drawn_values) - margin, max(drawn_values) + margin
 
     def positions(values: Sequence[float]) -> list[float]:
-        return [round(100 * (min(max(value, left), right) - left) / (right - left), 2) for value in values]
+        return [round(100 * (value - left) / (right - left), 2) for value in values]
 
     # The roundest step that gives at most six ticks.
     step = 10 ** math.floor(math.log10(right - left))

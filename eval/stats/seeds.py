@@ -68,8 +68,7 @@ class Spread(NamedTuple):
 def _t_tail(value: float, error: float, degrees: float) -> float:
     if not error:
         return float(value >= 0)
-    ratio = value / error
-    return float(special.ndtr(ratio) if math.isinf(degrees) else special.stdtr(degrees, ratio))
+    return float(special.stdtr(degrees, value / error))
 
 
 def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solved_at: float = BAR) -> RecipeRate:

@@ -116,8 +116,8 @@ def table(groups: Sequence[Group], columns: Mapping[str, Callable[[Group], objec
     # Of labels that are equal everywhere, one.
     labels = [name for name in values if values[name] not in [values[other] for other in values if other < name]]
     rows = [["Recipe", *map(title, labels), *columns]]
-    for group in groups:
-        label_cells = [text(group.labels.get(name, "")) for name in labels]
+    for number, group in enumerate(groups):
+        label_cells = (values[name][number] for name in labels)
         rows.append([group.variant, *label_cells, *(str(cell(group)) for cell in columns.values())])
     return tidied(rows)
 

@@ -109,12 +109,6 @@ class Subject(NamedTuple):
     training: dict[str, Any] | None = None
 
 
-def no_data(checkpoint: str) -> str:
-    """Write that a checkpoint stores no data configuration."""
-    missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
-    return f"{checkpoint}: {missing}stores no data configuration"
-
-
 def for_checkpoint(
     checkpoint: str,
     config: EvalConfig,
@@ -132,7 +126,10 @@ def for_checkpoint(
     written = own or read_stored_run(path)
     stored = written["data"]
     if not stored and "task" not in config.set:
-        raise ConfigError(f"{no_data(checkpoint)}: give one under `set` in the evaluation's config")
+        missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
+        raise ConfigError(
+            f"{checkpoint}: {missing}stores no data configuration: give one under `set` in the evaluation's config"
+        )
     trained_on: Task | None = config.trained_on
     trained = build(DataConfig, stored, str(path)) if stored and trained_on is None else None
     data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")

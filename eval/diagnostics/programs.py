@@ -110,7 +110,7 @@ class ProgramsDiagnostic(Diagnostic):
                 yield RevealConfig(answer_only=True, max_tokens=data.reveal.max_tokens), "free"
                 continue
             traced = data.reveal.changed({"answer_only": False})
-            for spacing in self.spacings or (traced.spacing,):
-                for contents in self.locals or (traced.locals,):
-                    for forcing in self.forcing:
-                        yield traced.changed({"spacing": spacing, "locals": contents}), forcing
+            for spacing, contents, forcing in itertools.product(
+                self.spacings or (traced.spacing,), self.locals or (traced.locals,), self.forcing
+            ):
+                yield traced.changed({"spacing": spacing, "locals": contents}), forcing

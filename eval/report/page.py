@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.schema import label_columns
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison
+from remedy.eval.report.defaults import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.failures import failure_sections, moved_sections
 from remedy.eval.report.fairness import has_no_seed, with_fairness
 from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import MissingRun, first_names, missing_runs, read_plans, read_selection
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
+from remedy.eval.report.records import record_sections
 from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.results import result_sections, token_section
 from remedy.eval.report.runs import run_sections
@@ -50,8 +53,6 @@ def report(
     Raises:
         UserError: nothing is found, a comparison or baseline does not fit, `partial` does nothing, or `output` is in use.
     """
-    from remedy.eval.report.records import record_sections
-
     composed = compose(directories, comparisons, baselines, partial)
     for verdict in composed.verdicts:
         if verdict.unplanned:
@@ -72,8 +73,6 @@ def compose(
     Raises:
         UserError: as `report`.
     """
-    from remedy.eval.report.defaults import default_comparisons, diagnoses
-
     folders, measured, selections = find(directories)
     evaluations = read_evaluations(folders)
     missing = [*evaluations.missing, *missing_runs(folders)]
@@ -123,8 +122,6 @@ def old_record_remarks(records: pd.DataFrame) -> list[str]:
 
 def baseline_remarks(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:
     """Write a sentence on each baseline that was not declared."""
-    from remedy.eval.report.defaults import baseline_of, by_diagnostic
-
     sentences = []
     for diagnostic, of_diagnostic in by_diagnostic(conditions).items():
         names = {name for condition in of_diagnostic for name in (condition["variant"], condition["run"])}
@@ -139,8 +136,6 @@ def baseline_remarks(conditions: Sequence[ConditionSummary], baselines: Sequence
 
 def diagnostic_sections(diagnostic: str, evaluations: Evaluations) -> list[Section]:
     """Make a diagnostic's sections: its own, then the common ones."""
-    from remedy.eval.diagnostics import DIAGNOSTICS
-
     conditions = [condition for condition in evaluations.conditions if condition["diagnostic"] == diagnostic]
     records = evaluations.records[evaluations.records["diagnostic"] == diagnostic]
     # Labels of other diagnostics, which are empty here.

@@ -188,8 +188,8 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
 
 def condition_record(condition: ConditionSummary) -> dict[str, Any]:
     summary: Mapping[str, Any] = condition
-    record = {key: summary[key] for key in ("run", "variant", "diagnostic")} | condition["labels"]
-    record |= {key: summary[key] for key in ("examples", "programs", "truncated", "trace_tokens", "written_tokens")}
+    keys = ("run", "variant", "diagnostic", "examples", "programs", "truncated", "trace_tokens", "written_tokens")
+    record = {key: summary[key] for key in keys} | condition["labels"]
     rates = {**summary, "changed_states": summary["per_frame"].get("changed_states")}
     for key in ("right", "changed_states", "state_exact", "action_exact", "value_exact", "valid_format"):
         if (estimate := rates[key]) is not None:

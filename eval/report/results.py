@@ -176,10 +176,9 @@ def curves(groups: Sequence[Group], axis: str) -> Figure | None:
         for name, points in lines.items():
             number = names.index(name)
             plotting.line(panel, {x: group.rates.estimate[:3] for x, group in points.items()}, name, number)
-            seeds = [(x, rate) for x, group in points.items() for rate in group.rates.points if len(group.runs) > 1]
-            if seeds:
-                xs, ys = zip(*seeds)
-                panel.scatter(xs, ys, s=9, color=plotting.colour(number), alpha=0.6, zorder=3)
+            for x, group in points.items():
+                if len(seeds := group.rates.points) > 1:
+                    panel.scatter([x] * len(seeds), seeds, s=9, color=plotting.colour(number), alpha=0.6, zorder=3)
         runs = [(x, run) for points in lines.values() for x, group in points.items() for run in group.runs]
         baselines.draw(panel, baselines.along(runs))
         plotting.numbers(panel, [x for x, _ in runs])
@@ -204,8 +203,8 @@ def held_out_table(groups: Sequence[Group], requests: Sequence[Mapping[str, Any]
             used = rows["functions"].str.split()
             # Of compositions, functions stand in the order of their calls.
             new = [
-                not {*names}.isdisjoint(functions) or any([*pair] in pairs for pair in pairwise(names))
-                for names in used
+                not {*calls}.isdisjoint(functions) or any([*pair] in pairs for pair in pairwise(calls))
+                for calls in used
             ]
             rows = rows.assign(new=new, deep=used.map(len).isin(depths))
             by_recipe.setdefault((group.variant, named(group.labels, names)), []).append(rows)
@@ -233,15 +232,10 @@ def token_section(name: str, groups: Sequence[Group]) -> Section:
     def mean(column: str, group: Group) -> str:
         return f"{group.records[column].mean():,.1f}" if group.records[column].any() else ""
 
-    def ratio(group: Group) -> str:
-        written = group.records["written_tokens"].sum()
-        return f"{group.records['read_tokens'].sum() / written:,.1f}" if written else ""
-
     columns: dict[str, Callable[[Group], object]] = {
         **{role.label.capitalize(): partial(mean, column) for role, column in ROLE_COLUMNS.items()},
         "Trace": lambda group: f"{group.total('trace_tokens') / len(group.runs):,.1f}",
         "Written": partial(mean, "written_tokens"),
         "Read": partial(mean, "read_tokens"),
-        "Read for one written": ratio,
     }
     return Section(f"{name}: tokens", rows=table(groups, columns), note=NOTES["tokens"], group=TOKENS)

@@ -64,11 +64,11 @@ class Difference(NamedTuple):
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the interval for recipes, or else for these runs, cut to [-1, 1]."""
-        return _ends(self.recipes or self.runs, level)
+        return (self.recipes or self.runs).interval(level)
 
     def interval_of_runs(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the interval for these runs and other programs."""
-        return _ends(self.runs, level)
+        return self.runs.interval(level)
 
     @property
     def p_of_runs(self) -> float:
@@ -137,8 +137,3 @@ def _shrinkage(runs: Spread, noise: float) -> float:
     # The least that seeds can vary, by the noise of single answers: one failed run would enlarge it and hide the programs.
     seeds = max(noise, programs / 2)
     return quantile(LEVEL, degrees) * (math.sqrt(seeds + programs) - math.sqrt(seeds))
-
-
-def _ends(spread: Spread, level: float) -> tuple[float, float]:
-    half = spread.half(level)
-    return max(spread.centre - half, -1.0), min(spread.centre + half, 1.0)

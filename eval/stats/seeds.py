@@ -55,9 +55,10 @@ class Spread(NamedTuple):
     centre: float
     parts: tuple[tuple[float, float], ...]
 
-    def half(self, level: float = LEVEL) -> float:
-        """Return the half width of the interval of confidence 1 - `level`."""
-        return max(quantile(level, degrees) * error for error, degrees in self.parts)
+    def interval(self, level: float = LEVEL, lowest: float = -1.0) -> tuple[float, float]:
+        """Return the interval of confidence 1 - `level`, cut to [`lowest`, 1]."""
+        half = max(quantile(level, degrees) * error for error, degrees in self.parts)
+        return max(self.centre - half, lowest), min(self.centre + half, 1.0)
 
     def p_values(self) -> tuple[float, float]:
         """Return two-sided p-values of the centre being above and below 0, as the intervals."""
@@ -91,9 +92,8 @@ def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solve
         return RecipeRate(runs[0], runs, math.nan, solved_at, reachable)
     points = values.mean(axis=1)
     spread = between_and_among([points], values.mean(axis=0), cluster_of, shared(values, cluster_of))
-    centre, half = float(points.mean()), spread.half()
     effective = values.shape[1] / design_effect(values.mean(axis=0), cluster_of)
-    estimate = Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), values.shape[1], effective)
+    estimate = Estimate(float(points.mean()), *spread.interval(lowest=0.0), values.shape[1], effective)
     return RecipeRate(estimate, runs, float(points.std(ddof=1)), solved_at, reachable)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.schema import LabelValue, rank
@@ -85,7 +85,14 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
     names = [name for name in varying(conditions) if name not in compared]
     comparisons = []
     for (variant, _), group in groups.items():
-        first, *others = sorted(group, key=lambda condition: _plainness(condition["labels"], compared))
+        # Whole traces first, then by each label's order.
+        first, *others = sorted(
+            group,
+            key=lambda condition: (
+                condition["labels"]["answer_only"],
+                *(rank(name, condition["labels"].get(name, "")) for name in compared),
+            ),
+        )
         for other in others:
             before, after = first["labels"], other["labels"]
             # Without a trace there are no states, so that spacing and locals mean nothing.
@@ -120,8 +127,3 @@ def _comparison(name: str, aim: Aim, baseline: ConditionSummary, treatment: Cond
         for side in (baseline, treatment)
     )
     return Comparison(mitigation=name, failure=aim, baseline=first, treatment=second)
-
-
-def _plainness(labels: Mapping[str, LabelValue], compared: Collection[str]) -> tuple[object, ...]:
-    """Return a sort key: whole traces first, then by each label's order."""
-    return (labels["answer_only"], *(rank(name, labels.get(name, "")) for name in compared))

@@ -160,7 +160,7 @@ def verdict_cell(verdict: Verdict) -> str:
     of_runs = both = ""
     undecided = verdict.word is VerdictWord.INCONCLUSIVE and verdict.difference.of_recipes
     if undecided and verdict.of_runs is not VerdictWord.INCONCLUSIVE:
-        low, high = verdict.difference.interval_of_runs(verdict.level)
+        low, high = verdict.difference.runs.interval(verdict.level)
         of_runs = f"in these runs {verdict.of_runs} ({100 * low:+.1f} to {100 * high:+.1f})"
     means = verdict.baseline.estimate.mean, verdict.treatment.estimate.mean
     if means[0] == means[1] and means[0] in (0.0, 1.0):

@@ -66,13 +66,9 @@ class Difference(NamedTuple):
         """Return the interval for recipes, or else for these runs, cut to [-1, 1]."""
         return (self.recipes or self.runs).interval(level)
 
-    def interval_of_runs(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the interval for these runs and other programs."""
-        return self.runs.interval(level)
-
     @property
     def p_of_runs(self) -> float:
-        """The two-sided p-value for these runs; it agrees with `interval_of_runs`."""
+        """The two-sided p-value for these runs; it agrees with their interval."""
         return min(1.0, *self.runs.p_values())
 
 

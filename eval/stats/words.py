@@ -129,7 +129,7 @@ def word(
         as_good = _solves_as_well(baseline, treatment, level, margin, allowed_loss)
     else:  # a rate below the margin could not lose it
         as_good = difference.baseline > margin and difference.test(allowed_loss).up < level
-    as_good = as_good and difference.interval_of_runs(2 * level)[0] > -margin
+    as_good = as_good and difference.runs.interval(2 * level)[0] > -margin
     return VerdictWord.AS_GOOD if as_good else VerdictWord.INCONCLUSIVE
 
 
@@ -160,7 +160,7 @@ def word_of_runs(
       `solved_at`.
     - As good: the lower end is above -`margin`, and the baseline's rate above `margin`.
     """
-    low, high = difference.interval_of_runs(level)
+    low, high = difference.runs.interval(level)
     if high < 0:
         return VerdictWord.WORSE
     if low > 0:

@@ -279,19 +279,19 @@ def run_condition(
     generator: Writer, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig, meter: Meter | None = None
 ) -> ConditionResults:
     """Decode and score every example of a condition."""
-    rows: list[dict[str, Any]] = []
-    generations: list[Generation] = []
-    lengths: list[int] = []
+    results = ConditionResults([], [], [])
     python, isolation = condition.data.task.environment()
     for indices, batch in _pools(condition, tokenizer, config.batch_size):
-        results = score_batch(generator, tokenizer, batch, condition, config.max_new_tokens)
-        for (example, truth), result in zip(batch, results):
-            rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})
-            generations.append(result.generation)
-            lengths.append(longest_seen(*truth[:3], condition.data.memory, tokenizer.special_ids))
+        scored = score_batch(generator, tokenizer, batch, condition, config.max_new_tokens)
+        for (example, truth), result in zip(batch, scored):
+            results.rows.append(
+                {**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score}
+            )
+            results.generations.append(result.generation)
+            results.lengths.append(longest_seen(*truth[:3], condition.data.memory, tokenizer.special_ids))
         if meter is not None:
             meter.skip(indices.stop - meter.done)
-    return ConditionResults(rows, generations, lengths)
+    return results
 
 
 def _pools(

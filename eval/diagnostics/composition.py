@@ -121,7 +121,10 @@ class CompositionDiagnostic(Diagnostic):
                 else:
                     empty.append(str(labels["function"] or f"{labels['form']}, depth {labels['depth']}"))
             for forcing in self.forcing:
-                conditions += [self.condition(cell, forcing, *extent, **labels) for cell, *extent, labels in cells]
+                conditions += [
+                    self.condition(cell, forcing, count, from_split, **labels)
+                    for cell, count, from_split, labels in cells
+                ]
         if empty:
             problem = f"diagnostic composition: no program of the {split} split is of {', '.join(empty)}"
             cure = "`split: all` evaluates every program, for a model that was trained on none of them"

@@ -20,13 +20,11 @@ BAR = 0.95
 class RecipeRate(NamedTuple):
     """The rate of a recipe over its seeds.
 
-    `spread`: the standard deviation over runs; NaN of one. A run solves the task if its interval's lower end reaches
-    `solved_at`. `reachable`: all programs right would solve it.
+    A run solves the task if its interval's lower end reaches `solved_at`. `reachable`: all programs right would solve it.
     """
 
     estimate: Estimate
     runs: tuple[Estimate, ...]
-    spread: float
     solved_at: float
     reachable: bool
 
@@ -89,12 +87,12 @@ def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solve
     runs = tuple(rate((row > 0.5).tolist(), clusters) for row in values)
     reachable = rate([True] * values.shape[1], clusters).low >= solved_at
     if len(values) == 1:
-        return RecipeRate(runs[0], runs, math.nan, solved_at, reachable)
+        return RecipeRate(runs[0], runs, solved_at, reachable)
     points = values.mean(axis=1)
     spread = between_and_among([points], values.mean(axis=0), cluster_of, shared(values, cluster_of))
     effective = values.shape[1] / design_effect(values.mean(axis=0), cluster_of)
     estimate = Estimate(float(points.mean()), *spread.interval(lowest=0.0), values.shape[1], effective)
-    return RecipeRate(estimate, runs, float(points.std(ddof=1)), solved_at, reachable)
+    return RecipeRate(estimate, runs, solved_at, reachable)
 
 
 def between_and_among(seeds: Sequence[Floats], programs: Floats, cluster_of: Codes, interaction: float) -> Spread:

@@ -22,7 +22,7 @@ from remedy.eval.diagnostics.condition import (
 )
 from remedy.eval.records.schema import LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.stats import BAR, Estimate
+from remedy.eval.stats import BAR
 from remedy.eval.tables.sections import Section, in_order, joined, text, title, varying
 from remedy.settings import ConfigError
 
@@ -80,7 +80,7 @@ class PermutationDiagnostic(Diagnostic):
         ):
             variants = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
             given_labels = {name: value for name, value in variants.items() if value is not None}
-            settings = {"reveal.spacing": spacing, "reveal.locals": contents}
+            settings: dict[str, Any] = {"reveal.spacing": spacing, "reveal.locals": contents}
             settings |= {f"task.{name}": value for name, value in given_labels.items()}
             for length in self.lengths:
                 changed = data.changed({**settings, "task.length": length}, "diagnostic permutation")
@@ -132,7 +132,7 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
         if AXIS in condition["labels"] and condition["right"] is not None
     ]
     names = [name for name in varying(scored) if name not in (AXIS, LENGTH.name)]
-    lines: dict[tuple[Any, ...], list[tuple[int, Estimate]]] = {}
+    lines: dict[tuple[Any, ...], list[tuple[int, Any]]] = {}
     for condition in scored:
         labels: Any = condition["labels"]
         line = lines.setdefault((condition["run"], *(labels.get(name, "") for name in names)), [])

@@ -141,9 +141,9 @@ def diagnostic_sections(diagnostic: str, evaluations: Evaluations) -> list[Secti
     # Labels of other diagnostics, which are empty here.
     records = records.drop(columns=[name for name in label_columns(records) if records[name].isna().all()])
     groups = grouped(conditions, records)
-    name, axis, published, sections = diagnostic.capitalize(), None, (), list[Section]()
-    if kind := DIAGNOSTICS.find(diagnostic):
-        name, axis, published, sections = kind.title, kind.axis, kind.published, kind.sections(conditions, records)
+    kind = DIAGNOSTICS.find(diagnostic)
+    name, axis, published = (kind.title, kind.axis, kind.published) if kind else (diagnostic.capitalize(), None, ())
+    sections = kind.sections(conditions, records) if kind else []
     axis = axis if all(axis in condition["labels"] for condition in conditions) else None
     sections += result_sections(name, axis, groups, evaluations.requests, published)
     return [*sections, *failure_sections(name, groups), token_section(name, groups)]

@@ -15,7 +15,7 @@ from remedy.data_gen.traces.comparison import same_text
 from remedy.eval.records.failures import UNTRACED
 from remedy.eval.records.schema import Record, rank
 from remedy.eval.report.comparison import Comparison, Side
-from remedy.eval.report.fairness import as_it_is, check_fairness
+from remedy.eval.report.fairness import has_no_seed, with_fairness
 from remedy.eval.report.page import report as write_report
 from remedy.eval.report.reading import variants_of
 from remedy.eval.report.verdicts import Verdict, compute_verdicts
@@ -87,8 +87,8 @@ def verdicts(question: Path) -> list[Verdict]:
     records = packed.read_records(question)
     records = records[records["group"].isin(config.groups) & (records["failure"] != UNTRACED)]
     records = records.drop(columns=list(packed.OWN)).assign(variant=records["run"].map(variants))
-    decided = compute_verdicts(config.comparisons, records, [one["run"] for one in requests if as_it_is(one)])
-    return [check_fairness(item, requests) for item in decided]
+    decided = compute_verdicts(config.comparisons, records, [one["run"] for one in requests if has_no_seed(one)])
+    return [with_fairness(item, requests) for item in decided]
 
 
 def report(question: Path, out: Path) -> Path:

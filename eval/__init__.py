@@ -1,1 +1,1 @@
-"""Does it still fail? Forced decoding, diagnostics, attribution, statistics, report. Never imports train."""
+"""Evaluation: decoding, diagnostics, scoring, statistics and reports."""

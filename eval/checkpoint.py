@@ -1,4 +1,4 @@
-"""Facts of a checkpoint for an evaluation: its identity, a description for reports, and the data that it was trained on."""
+"""Checkpoints under evaluation: model, description, identity and data."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import ConfigError, apply_changes, build
 
 PIECE = 1 << 20
-"""Values of a tensor that are hashed at a time."""
+"""Values of a tensor that are hashed at a time, to bound memory."""
 
 
 def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> Checkpoint:
-    """The description of a loaded checkpoint. `weights`: the digest of its weights, if one was recorded with them."""
+    """Describe a loaded checkpoint; `weights`: their digest, if one was recorded."""
     settings = model.config
     mixers = dict.fromkeys(getattr(settings, "layer_mixers", None) or ())
     cost = token_cost(model)
@@ -53,16 +53,17 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
 
 
 def _unpublished(model: CausalLM) -> dict[str, Any]:
-    """The settings of our decoder, used by one of its mixers, that a user changed from their default, which is as published."""
-    settings = model.config
-    used = frozenset[str]().union(*(MIXERS[mixer].uses for mixer in getattr(settings, "layer_mixers", None) or ()))
-    fields = [name for name in DecoderSettings.model_fields if name in used and name not in SHAPE | {"eigenvalues"}]
-    found = {name: getattr(settings, name) for name in fields}
-    return {name: value for name, value in found.items() if value != DecoderSettings.model_fields[name].default}
+    """Return the decoder settings used by its mixers that differ from their defaults."""
+    used = frozenset[str]().union(*(MIXERS[mixer].uses for mixer in getattr(model.config, "layer_mixers", None) or ()))
+    return {
+        name: value
+        for name, field in DecoderSettings.model_fields.items()
+        if name in used - SHAPE - {"eigenvalues"} and (value := getattr(model.config, name)) != field.default
+    }
 
 
 def load_evaluated(checkpoint: str, config: EvalConfig) -> tuple[CausalLM, TraceTokenizer]:
-    """The model and its tokenizer; with a backend, the model without weights.
+    """Load model and tokenizer; with a backend, the model without weights.
 
     Raises:
         UserError: the checkpoint cannot be read.
@@ -75,17 +76,16 @@ def load_evaluated(checkpoint: str, config: EvalConfig) -> tuple[CausalLM, Trace
 def generator_of(
     model: CausalLM, tokenizer: TraceTokenizer, config: EvalConfig, name: str
 ) -> LocalGenerator | ServedGenerator:
-    """Choose what writes the traces: the model, or a server that holds it. `name`: what messages call it."""
+    """Make the generator: the model here, or its server; `name`: for messages."""
     if config.backend is not None:
         return ServedGenerator(config.backend, tokenizer, name, config.batch_size)
     return LocalGenerator(ModelReader(model, name), tokenizer, config.batch_size)
 
 
 def weights_digest(model: CausalLM) -> str:
-    """Tells checkpoints apart, so that records of other weights are never taken for this model's.
+    """Hash all parameters and buffers.
 
-    A hash of every value of every parameter and buffer, in single precision, so that it is the same on devices that load a
-    model in different precisions; in pieces.
+    Half-precision values are hashed as float32, so that the precision of loading does not matter.
     """
     digest = hashlib.sha256()
     for name, tensor in weights_of(model).items():
@@ -97,20 +97,16 @@ def weights_digest(model: CausalLM) -> str:
 
 
 class CheckpointInfo(NamedTuple):
-    """Checkpoint under evaluation: `trained_on` is the task of its own data, if that is known; `weights` a digest of its weights, if
-    one was recorded with them; `training` its account (`models.model_manifest.Training`), with the settings that were `chosen` on
-    validation and the stages of its `curriculum`."""
+    """A checkpoint under evaluation.
+
+    `trained_on`: its training task, if known. `weights`: their recorded digest. `training`: a
+    `models.model_manifest.Training`, with settings `chosen` on validation and the stages of the `curriculum`.
+    """
 
     data: DataConfig
     trained_on: Task | None = None
     weights: str = ""
     training: dict[str, Any] | None = None
-
-
-def no_data(checkpoint: str) -> str:
-    """Says of a checkpoint that it stores no data configuration."""
-    missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
-    return f"{checkpoint}: {missing}stores no data configuration"
 
 
 def for_checkpoint(
@@ -119,19 +115,21 @@ def for_checkpoint(
     chosen: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,
 ) -> CheckpointInfo:
-    """The data configuration stored with a run, with the evaluation's changes, and the task that the run was trained on.
+    """Read a checkpoint's data configuration and training, and apply the evaluation's `set`.
 
-    `chosen`: settings of the run that were chosen on validation. `own`: the settings of a run that the user's own command trained,
-    in place of those that are stored with it.
+    `chosen`: settings chosen on validation. `own`: the run's settings, if the caller trained it, in place of stored ones.
 
     Raises:
-        ConfigError: the checkpoint stores none and the changes are not complete, or the result does not validate.
+        ConfigError: no data configuration is stored or set, or a change does not fit it.
     """
     path = Path(checkpoint) / CONFIG_FILE
     written = own or read_stored_run(path)
     stored = written["data"]
     if not stored and "task" not in config.set:
-        raise ConfigError(f"{no_data(checkpoint)}: give one under `set` in the evaluation's config")
+        missing = "" if Path(checkpoint).exists() else "there is no such folder here, and a model of the hub "
+        raise ConfigError(
+            f"{checkpoint}: {missing}stores no data configuration: give one under `set` in the evaluation's config"
+        )
     trained_on: Task | None = config.trained_on
     trained = build(DataConfig, stored, str(path)) if stored and trained_on is None else None
     data = build(DataConfig, apply_changes(stored, config.set, "set"), f"data of {checkpoint}")
@@ -140,22 +138,22 @@ def for_checkpoint(
         if draws_other_pairs(trained, data):
             raise ConfigError("set: another seed, n or moves draws other pairs than training held out: remove it")
     section = config.set.get("task")
-    given = [f"task.{key}" for key in section] if isinstance(section, dict) else []
-    for key in [*config.set, *given]:
+    task_keys = [f"task.{key}" for key in section] if isinstance(section, dict) else []
+    for key in [*config.set, *task_keys]:
         if key.startswith("task.held_out_") and (
             key != "task.held_out_pairs" or getattr(trained_on, "held_out_pairs", False)
         ):
             raise ConfigError(f"set.{key} does nothing in an evaluation, which reads no training split: remove it")
     _refuse_other_splits(data.task, trained_on)
-    took = read_training(Path(checkpoint))
+    recorded = read_training(Path(checkpoint))
     train = written.get("train")
     stages = train.get("curriculum") or [] if isinstance(train, dict) else []
-    training = {**took, "chosen": dict(chosen or {}), "curriculum": stages} if took is not None else None
+    training = {**recorded, "chosen": dict(chosen or {}), "curriculum": stages} if recorded is not None else None
     return CheckpointInfo(data, trained_on, recorded_weights(Path(checkpoint)), training)
 
 
 def _refuse_other_splits(task: Task, trained_on: Task | None) -> None:
-    """Raises a ConfigError for programs whose split says nothing of whether the checkpoint was trained on them."""
+    """Raise a ConfigError if test programs may have been trained on."""
     if trained_on is None or trained_on.name != task.name or task.splits_by == trained_on.splits_by:
         return
     raise ConfigError(

@@ -1,4 +1,4 @@
-"""The conditions of an evaluation: what its diagnostics lay out, with every setting having an effect."""
+"""Conditions of an evaluation, as its diagnostics define them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from remedy.settings import ConfigError
 
 
 def conditions_of(config: EvalConfig, checkpoint_info: CheckpointInfo) -> list[Condition]:
-    """The conditions of every diagnostic.
+    """List the conditions of every diagnostic.
 
     Raises:
         ConfigError: a diagnostic does not fit the data, two conditions have the same labels, or a setting does nothing.
     """
-    found = _grid(config, checkpoint_info.data, config.split, checkpoint_info.trained_on)
-    slugs = [condition.slug for condition in found]
+    conditions = _grid(config, checkpoint_info.data, config.split, checkpoint_info.trained_on)
+    slugs = [condition.slug for condition in conditions]
     if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
         raise ConfigError(f"diagnostics: the condition {twice} is there twice: remove one")
-    _refuse_idle(config, checkpoint_info, found)
+    _refuse_idle(config, checkpoint_info, conditions)
     supervised = (checkpoint_info.training or {}).get("supervised")
     if supervised is None:
-        return found
-    return [condition.model_copy(update={"supervised": tuple(supervised)}) for condition in found]
+        return conditions
+    return [condition.model_copy(update={"supervised": tuple(supervised)}) for condition in conditions]
 
 
-def _refuse_idle(config: EvalConfig, checkpoint_info: CheckpointInfo, found: list[Condition]) -> None:
-    """Raises a ConfigError for a setting that has a value, and no effect on these conditions."""
+def _refuse_idle(config: EvalConfig, checkpoint_info: CheckpointInfo, conditions: list[Condition]) -> None:
+    """Raise a ConfigError for a setting without effect on these conditions."""
 
     def same(split: str, trained_on: Task | None) -> bool:
         try:
-            return found == _grid(config, checkpoint_info.data, split, trained_on)
+            return conditions == _grid(config, checkpoint_info.data, split, trained_on)
         except ConfigError:
             return False
 
-    usual = {name: field.default for name, field in EvalConfig.model_fields.items()}
-    if config.split != usual["split"] and same(usual["split"], checkpoint_info.trained_on):
+    usual = EvalConfig.model_fields
+    if config.split != usual["split"].default and same(usual["split"].default, checkpoint_info.trained_on):
         raise ConfigError(
             f"split {config.split} does nothing: all programs are evaluated, since the checkpoint was trained on none of "
             "them: remove it"
@@ -49,8 +49,8 @@ def _refuse_idle(config: EvalConfig, checkpoint_info: CheckpointInfo, found: lis
         raise ConfigError(
             f"trained_on {config.trained_on.name} does nothing: no diagnostic evaluates these programs: remove it"
         )
-    parallel = all(fed_roles(condition.forcing) == TEACHER_FORCED for condition in found)
-    if parallel and config.max_new_tokens != usual["max_new_tokens"]:
+    parallel = all(fed_roles(condition.forcing) == TEACHER_FORCED for condition in conditions)
+    if parallel and config.max_new_tokens != usual["max_new_tokens"].default:
         raise ConfigError(
             f"max_new_tokens {config.max_new_tokens} does nothing with forcing teacher_forced alone, in which the model "
             "reads no token of its own: remove it"
@@ -58,16 +58,18 @@ def _refuse_idle(config: EvalConfig, checkpoint_info: CheckpointInfo, found: lis
 
 
 def _grid(config: EvalConfig, data: DataConfig, split: str, trained_on: Task | None) -> list[Condition]:
-    return [one for diagnostic in config.diagnostics for one in diagnostic.conditions(data, split, trained_on)]
+    return [
+        condition for diagnostic in config.diagnostics for condition in diagnostic.conditions(data, split, trained_on)
+    ]
 
 
 def outcomes(condition: Condition, metric: str) -> float:
-    """Count the outcomes that a metric has on a condition's programs, as the first `SAMPLE` of them show."""
+    """Estimate a metric's number of outcomes in a condition from its first `SAMPLE` programs."""
     if metric == "answer":
         return condition.examples
     data = condition.data.changed({"reveal.max_tokens": None})  # without a tokenizer the budget is unknown
     first = examples(data, condition.split, range(min(SAMPLE, condition.examples)))
-    return condition.examples * sum(_outcomes(one, data, metric) for one in first) / len(first)
+    return condition.examples * sum(_outcomes(example, data, metric) for example in first) / len(first)
 
 
 def _outcomes(example: Example, data: DataConfig, metric: str) -> int:

@@ -1,4 +1,4 @@
-"""Settings of an evaluation: which diagnostics, over which data, and how they are decoded."""
+"""Settings of an evaluation: diagnostics, data and decoding."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EvalConfig(Configuration):
         return self
 
     def refuse_on(self, processes: int) -> None:
-        """Raises a ConfigError for what does nothing where so many processes evaluate together."""
+        """Raise a ConfigError for a setting that does nothing with this many processes."""
         if processes > 1 and self.backend is not None:
             raise ConfigError(
                 f"backend: its server takes `batch_size` examples of one process at a time, and {processes} do nothing for it: "
@@ -65,7 +65,7 @@ class EvalConfig(Configuration):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Collect what makes an evaluation another one. A backend's part of that is what its server says of itself."""
+        """The settings that change results; a server describes itself elsewhere."""
         idle = {"batch_size"} if self.backend else {"precision"} if self.precision is None else set()
         # In how many bits the weights are is a part of the checkpoint's description.
         return self.model_dump(mode="json", exclude={"backend", "load_in_4bit", "device_map", "plugins"} | idle)

@@ -1,5 +1,7 @@
-"""Evaluate a checkpoint: one Parquet file of records per condition, and a summary; interrupted and rerun, it continues. Several
-processes write parts of every condition, and the first puts them together as if it had found what an interrupted evaluation left."""
+"""Evaluation of a checkpoint: a Parquet file of records per condition, and a summary.
+
+Rerun after an interruption, it continues. Several processes write parts of a condition; the first merges them.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +49,7 @@ from remedy.eval.records.remarks import of_condition
 from remedy.eval.records.schema import CURE, read_records, token_counts, write_records
 from remedy.eval.records.summary import ConditionSummary, summarise, write_summary
 from remedy.eval.scoring import score_batch, write_batch
+from remedy.eval.tables.sections import joined, named
 from remedy.models.encoding import encoded_examples
 from remedy.models.pretrained import is_in_4bit
 from remedy.models.protocol import CausalLM
@@ -58,7 +61,7 @@ from remedy.processes import neighbours
 log = logging.getLogger(__name__)
 
 POOL = 8
-"""Batches whose examples are made together, for a generator to write those of like lengths at a time, and rarely less than a batch."""
+"""Batches whose examples are made together, so that those of similar length can be decoded together."""
 
 
 def evaluate_checkpoint(
@@ -72,15 +75,16 @@ def evaluate_checkpoint(
     chosen: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Evaluate a run's folder, or a model of the hub, as `remedy evaluate` does; returns the summary's path. `rank`, `variant`: as of
-    `evaluate`; `chosen`, `own`: as of `for_checkpoint`.
+    """Evaluate a run's folder or a hub model; return the summary's path.
+
+    `rank`, `variant`: as for `evaluate`. `chosen`, `own`: as for `for_checkpoint`.
 
     Raises:
-        UserError: the checkpoint cannot be read, does not fit the configuration, or as `evaluate`.
+        UserError: as `evaluate`; or the checkpoint cannot be read, or does not fit the configuration.
     """
     config.refuse_on((rank or Rank()).process.world_size)
     checkpoint_info = for_checkpoint(str(checkpoint), config, chosen, own)
-    conditions_of(config, checkpoint_info)  # what does not fit the data is said before weights are loaded
+    conditions_of(config, checkpoint_info)  # what does not fit the data is refused before weights are loaded
     model, tokenizer = load_evaluated(str(checkpoint), config)
     name = name or str(checkpoint)
     return evaluate(model, tokenizer, checkpoint_info, config, Path(directory), name, progress, variant, rank)
@@ -97,11 +101,10 @@ def evaluate(
     variant: str = "",
     rank: Rank | None = None,
 ) -> Path:
-    """Run every condition that has no records yet, or damaged ones, then write the summary; returns its path.
+    """Evaluate the conditions without intact records, then write the summary; return its path.
 
-    `progress` is told of each condition that is done, and now and then of the one that is evaluated. `variant`: what the run shares
-    with others of other seeds, for reports to put them together. `rank`: this one of the processes that evaluate together; all but
-    the first return when their parts are written.
+    `variant`: the recipe's name, shared by runs of all its seeds. `rank`: this process; all but the first return when
+    their parts are written.
 
     Raises:
         UserError: the folder holds the evaluation of another checkpoint or configuration, another process writes there, or the model
@@ -115,11 +118,9 @@ def evaluate(
         if constraint := constraint_of(condition.forcing):
             check_interpreter(constraint, condition.data)
     rank = rank or Rank()
-    config.refuse_on(rank.process.world_size)
     generator = generator_of(model, tokenizer, config, name)
-    weights = checkpoint_info.weights or (
-        f"served: {generator.about.model}" if isinstance(generator, ServedGenerator) else ""
-    )
+    about = generator.about if isinstance(generator, ServedGenerator) else None
+    weights = checkpoint_info.weights or (f"served: {about.model}" if about else "")
     request = {
         "run": name,
         "variant": variant,
@@ -129,13 +130,13 @@ def evaluate(
         "trained_on": checkpoint_info.trained_on.model_dump(mode="json") if checkpoint_info.trained_on else None,
         "evaluation": config.asked,
         "conditions": [condition.slug for condition in conditions],
-        **({"backend": generator.about._asdict()} if isinstance(generator, ServedGenerator) else {}),
+        **({"backend": about._asdict()} if about else {}),
         **({"quantization": "nf4"} if is_in_4bit(model) else {}),
         **({"new_tokens": len(tokenizer.new_ids)} if tokenizer.new_ids else {}),
         **plugins_section(),
     }
     knowledge = Knowledge(checkpoint_info.training, len(tokenizer.new_ids))
-    work = _Work(generator, tokenizer, config, directory, name, digest_of(request), rank)
+    evaluator = _Evaluator(generator, tokenizer, config, directory, name, digest_of(request), rank)
     path, summaries = directory / SUMMARY, list[ConditionSummary]()
     with owned(directory) if rank.is_main else contextlib.nullcontext():
         if rank.is_main:
@@ -148,51 +149,47 @@ def evaluate(
         for number, condition in enumerate(conditions, start=1):
             say = progress if rank.is_main else lambda done: None
             meter = Meter(number, len(conditions), condition.examples, say, rank.process.world_size)
-            records = work.records(condition, meter)
+            records = evaluator.records(condition, meter)
             if records is not None:
-                found = summarise(records, knowledge)
-                progress(_done(number, len(conditions), condition, found[0]))
-                summaries += found
+                summaries += summarise(records, knowledge)
+                progress(_done(number, len(conditions), condition, summaries[-1]))
         if rank.is_main:
             shutil.rmtree(directory / UNFINISHED, ignore_errors=True)
-            write_summary(path, name, summaries, work.evaluation, {"solved_horizons": solved_horizons(summaries)})
+            write_summary(path, name, summaries, evaluator.evaluation, {"solved_horizons": solved_horizons(summaries)})
     return path
 
 
 def _warn_of_untaught(conditions: Sequence[Condition], tokenizer: TraceTokenizer, knowledge: Knowledge) -> None:
-    """Say, before anything is decoded, where a model has to write what it was never taught, going by one example."""
-    said = set[str]()
+    """Warn of roles that a model must write untrained, by one example per condition."""
+    warned = set[str]()
     for condition in conditions:
         if condition.supervised is None or fed_roles(condition.forcing) == TEACHER_FORCED:
             continue
         [(_, truth)] = encoded_examples(condition.data, tokenizer, condition.split, range(1))
         one_token = FORMATS[condition.data.format].one_token
         lacks = knowledge.lacks(forcing_name(condition.forcing), one_token, set(map(Role, truth.roles)))
-        if lacks and lacks not in said:
-            said.add(lacks)
+        if lacks and lacks not in warned:
+            warned.add(lacks)
             log.warning("%s: %s", condition.slug, lacks)
 
 
 def _done(number: int, of: int, condition: Condition, summary: ConditionSummary) -> Progress:
-    """A condition that is done, as `permutation, length 16, spacing 4, action_forced: 93.0%`."""
+    """Describe a finished condition: `permutation, length 16, spacing 4, forcing free: 93.0%`."""
     labels = condition.labels
-    shown = {**condition.own_labels, "spacing": f"{labels['spacing']:g}", "forcing": labels["forcing"]}
-    if labels["answer_only"]:
-        shown = {**condition.own_labels, "answer": "answer only"}
-    words = [value if isinstance(value, str) and key != "spacing" else f"{key} {value}" for key, value in shown.items()]
+    names = [*condition.own_labels, *(["answer_only"] if labels["answer_only"] else ["spacing", "forcing"])]
     right, per_frame = summary["right"], summary["per_frame"]
     rate = f"{right.mean:.1%}" if right is not None else "nothing could be run"
     if right is None and per_frame:
-        rate = ", ".join(f"{what.replace('_', ' ')} {share.mean:.1%}" for what, share in per_frame.items())
+        rate = ", ".join(f"{kind.replace('_', ' ')} {share.mean:.1%}" for kind, share in per_frame.items())
     remarks, left_out = of_condition(summary), sum(summary["untraced"].values())
     remarks += [f"{left_out} programs that could not be run are left out"] if left_out else []
-    result = f"{', '.join([condition.diagnostic, *filter(None, words)])}: {rate}"
+    result = f"{joined(', ', condition.diagnostic, named(labels, names))}: {rate}"
     return Progress(number, of, result, "; ".join(remarks))
 
 
 @dataclass
-class _Work:
-    """Work of a process of an evaluation, whose digest is `evaluation`."""
+class _Evaluator:
+    """One process's work in an evaluation; `evaluation`: the request's digest."""
 
     generator: Generator
     tokenizer: TraceTokenizer
@@ -201,22 +198,22 @@ class _Work:
     name: str
     evaluation: str
     rank: Rank
-    long_was_said: bool = False
+    soft_limit_warned: bool = False
 
     def records(self, condition: Condition, meter: Meter) -> pd.DataFrame | None:
-        """The records of a condition, evaluated if they are not there or damaged; None in all processes but the first."""
+        """Return a condition's records, evaluated if needed; None but in the first process."""
         path = self.directory / RECORDS / f"{condition.slug}.parquet"
         generations = self.directory / GENERATIONS / path.name
         folder = self.directory / UNFINISHED / condition.slug
         if path.exists():
             try:
                 read_generations(generations, self.evaluation)
-                found = read_records(path, self.evaluation)
+                records = read_records(path, self.evaluation)
             except DamagedFile as error:
                 log.warning("%s", str(error).replace(CURE, "the condition is evaluated again"))
             else:
                 shutil.rmtree(folder, ignore_errors=True)  # of one that was killed between the records and this
-                return found if self.rank.is_main else None
+                return records if self.rank.is_main else None
         if self.rank.several:
             folder.mkdir(parents=True, exist_ok=True)
             self._write_part(condition, JournaledWriter(self.generator, self._journal(folder), meter), meter)
@@ -225,25 +222,25 @@ class _Work:
             return None
         self.rank.wait(folder, meter.look)
         journal = self._journal(folder)
-        if len(journal) and not self.rank.several:
-            log.info("%s: %d traces of a condition that was not done are kept", journal.folder, len(journal))
         # What no process has written yet, as of a program that is near a limit of time, is written by this one.
-        ran = run_condition(
+        results = run_condition(
             JournaledWriter(self.generator, journal, meter), self.tokenizer, condition, self.config, meter
         )
-        self._warn_of_long(condition, ran.lengths)
+        self._warn_of_long(condition, results.lengths)
         # Records come last: where they are, so is what they lead to.
-        write_generations(generations, ran.kept, self.evaluation)
-        write_records(path, self.name, ran.rows, condition.labels, self.evaluation)
+        write_generations(generations, results.generations, self.evaluation)
+        write_records(path, self.name, results.rows, condition.labels, self.evaluation)
         journal.clear()
         return read_records(path, self.evaluation)
 
     def _write_part(self, condition: Condition, generator: Writer, meter: Meter) -> None:
-        """Have this process's part of a condition written. All make all examples, which takes little beside writing them, and so agree
-        on the parts."""
+        """Write this process's part of a condition.
+
+        Every process makes all examples, which is cheap beside decoding, so that all agree on the parts.
+        """
         done = 0
         for _, batch in _pools(condition, self.tokenizer, self.config.batch_size * self.rank.process.world_size):
-            part = [batch[place] for place in self.rank.part([len(truth.ids) for _, truth in batch])]
+            part = [batch[index] for index in self.rank.part([len(truth.ids) for _, truth in batch])]
             write_batch(generator, self.tokenizer, part, condition, self.config.max_new_tokens)
             done += len(part)
             meter.skip(done - meter.done)
@@ -252,57 +249,57 @@ class _Work:
         return Journal(folder, self.evaluation, self.rank.process.rank)
 
     def _warn_of_long(self, condition: Condition, lengths: Sequence[int]) -> None:
-        """Say how many examples show more at once than the model's limit; of one that reads on untrained, once."""
+        """Warn of examples beyond the model's context limit; once if the limit is soft."""
         context = self.generator.context
-        long = [length for length in lengths if context is not None and length > context.tokens]
-        if context is None or not long or (self.long_was_said and not context.hard):
+        long = [length for length in lengths if context and length > context.tokens]
+        if context is None or not long or (self.soft_limit_warned and not context.hard):
             return
-        self.long_was_said = True
-        what = (
+        self.soft_limit_warned = True
+        consequence = (
             "it cannot read them, and they count as truncated"
             if context.hard
             else "it reads them beyond what it was made for (this is said once)"
         )
         log.warning(
             f"{condition.slug}: {len(long)} of {len(lengths)} examples have more than the {context.tokens:,} tokens of "
-            f"{self.generator.name} ({context.setting}), up to {max(long):,}: {what}"
+            f"{self.generator.name} ({context.setting}), up to {max(long):,}: {consequence}"
         )
 
 
-class Ran(NamedTuple):
+class ConditionResults(NamedTuple):
     """Results of every example of a condition."""
 
     rows: list[dict[str, Any]]
-    """Records that do not name the run yet."""
-    kept: list[Generation]
-    """What the model wrote."""
+    """Records without the run's name."""
+    generations: list[Generation]
+    """The model's outputs."""
     lengths: list[int]
-    """The most tokens of the true sequence that are seen at once."""
+    """The most tokens of the true sequence in view at once."""
 
 
 def run_condition(
     generator: Writer, tokenizer: TraceTokenizer, condition: Condition, config: EvalConfig, meter: Meter | None = None
-) -> Ran:
+) -> ConditionResults:
     """Decode and score every example of a condition."""
-    rows: list[dict[str, Any]] = []
-    kept: list[Generation] = []
-    lengths: list[int] = []
+    results = ConditionResults([], [], [])
     python, isolation = condition.data.task.environment()
     for indices, batch in _pools(condition, tokenizer, config.batch_size):
-        results = score_batch(generator, tokenizer, batch, condition, config.max_new_tokens)
-        for (example, truth), result in zip(batch, results):
-            rows.append({**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score})
-            kept.append(result.generation)
-            lengths.append(longest_seen(*truth[:3], condition.data.memory, tokenizer.special_ids))
+        scored = score_batch(generator, tokenizer, batch, condition, config.max_new_tokens)
+        for (example, truth), result in zip(batch, scored):
+            results.rows.append(
+                {**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score}
+            )
+            results.generations.append(result.generation)
+            results.lengths.append(longest_seen(*truth[:3], condition.data.memory, tokenizer.special_ids))
         if meter is not None:
             meter.skip(indices.stop - meter.done)
-    return Ran(rows, kept, lengths)
+    return results
 
 
 def _pools(
     condition: Condition, tokenizer: TraceTokenizer, batch: int
 ) -> Iterator[tuple[range, list[tuple[Example, Encoded]]]]:
-    """A condition's examples, some batches at a time, with their indices."""
+    """Yield a condition's examples, `POOL` batches at a time, with their indices."""
     workers = max(1, (os.cpu_count() or 1) // neighbours())
     for start in range(0, condition.examples, POOL * batch):
         indices = range(start, min(start + POOL * batch, condition.examples))

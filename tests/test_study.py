@@ -10,7 +10,7 @@ from benchmarks import packed, study_reports
 from benchmarks.study import DRAWINGS, seeds_of
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.eval.records.folder import REQUEST
-from remedy.eval.report.fairness import as_it_is
+from remedy.eval.report.fairness import has_no_seed
 from remedy.eval.report.reading import find, read_evaluations
 from remedy.eval.report.verdicts import compute_verdicts
 
@@ -37,7 +37,7 @@ def test_unpacked_folders_are_evaluations_with_the_same_verdicts_and_can_be_pack
     folder, again = tmp_path / "pretrained", tmp_path / "again" / "pretrained"
     packed.unpack(question, folder)
     found = read_evaluations(find([folder / group for group in config.groups]).evaluations)
-    untrained = [request["run"] for request in found.requests if as_it_is(request)]
+    untrained = [request["run"] for request in found.requests if has_no_seed(request)]
     said = [item._replace(remarks=(), refused="") for item in study_reports.verdicts(question)]
     assert list(map(study_reports.row, compute_verdicts(config.comparisons, found.records, untrained))) == list(
         map(study_reports.row, said)

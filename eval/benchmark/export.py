@@ -1,4 +1,4 @@
-"""Export of evaluations as a benchmark: examples, card, scorer, tasks for lm-eval and inspect_ai."""
+"""Export of a benchmark: examples, card, scorer, tasks for lm-eval and inspect_ai."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _IMPORT = re.compile(r"^from remedy\.(?:\w+\.)*(\w+) import", re.MULTILINE)
 SHOTS = 4
 """Training examples that show a model the form."""
 LONGEST = 12_000
-"""Characters of a trace: real programs run for millions, but models read a few thousand tokens."""
+"""Characters of a trace, a few thousand tokens: real programs may run for millions."""
 TOO_LONG = f"longer than {LONGEST:,} characters"
 NOTICES = {
     "cruxeval": ("https://github.com/facebookresearch/cruxeval", "Copyright (c) 2023 Meta"),
@@ -88,15 +88,15 @@ class ExampleSet(NamedTuple):
 
     @property
     def most_tokens(self) -> int:
-        """Enough for the longest trace, at two characters a token."""
+        """Enough tokens for the longest trace, at two characters a token."""
         return 64 + max((len(row["trace"]) for row in self.rows), default=0) // 2
 
 
 def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
-    """Write the benchmark of evaluations by name; return the card's path.
+    """Write named evaluations as a benchmark; return the card's path.
 
     Raises:
-        UserError: the folder is not empty, or a configuration lacks its data or has no text form.
+        UserError: the folder is not empty, or as `freeze`.
     """
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out}: is not empty: choose a new folder")
@@ -115,15 +115,21 @@ def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
         write_text(out / "evaluate" / f"{name}.yaml", text)
     _render("utils.py", out / "lm_eval" / "utils.py")
     for name in ("__init__.py", "__main__.py", "inspect_tasks.py"):
-        _render(name, out / PACKAGE / name, most=max((each.most_tokens for each in example_sets), default=0))
+        _render(name, out / PACKAGE / name, most=max((part.most_tokens for part in example_sets), default=0))
     copy_scorer(out / PACKAGE)
-    environment = {"python": platform.python_version(), "version": version("cwm-remedy"), "plugins": plugins_section()}
-    digests = {each.name: digest_of({"rows": each.rows}) for each in example_sets}
-    licences = {licence for each in example_sets for licence in each.licences}
-    absent = {name: facts for name, facts in NOTICES.items() if f"MIT, {facts[0]}" not in licences}
-    licence_facts = {"notices": NOTICES, "absent": absent, "all_mit": licences <= _MIT}
+    licences = {licence for part in example_sets for licence in part.licences}
+    facts = {
+        "example_sets": example_sets,
+        "digests": {part.name: digest_of({"rows": part.rows}) for part in example_sets},
+        "notices": NOTICES,
+        "absent": {name: source for name, source in NOTICES.items() if f"MIT, {source[0]}" not in licences},
+        "all_mit": licences <= _MIT,
+        "python": platform.python_version(),
+        "version": version("cwm-remedy"),
+        "plugins": plugins_section(),
+    }
     for name in ("README.md", "LICENSE", "pyproject.toml"):
-        _render(name, out / name, example_sets=example_sets, digests=digests, **licence_facts, **environment)
+        _render(name, out / name, **facts)
     return out / "README.md"
 
 
@@ -143,22 +149,24 @@ def freeze(name: str, config: EvalConfig) -> ExampleSet:
         _refuse(name, condition)
         part = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in condition.own_labels.items())
         for example in examples(condition.data, condition.split, range(condition.examples)):
-            reason = "" if example.outcome == "ok" else example.outcome
-            if not reason and spells_tokens(example.spans):
-                reason = "spells a token"
-            elif not reason and len(answer_indices(example)) > 1:
-                reason = "raised"
-            frozen = {} if reason else row(example)
-            if not reason and len(frozen["trace"]) > LONGEST:
-                reason = TOO_LONG
-            if reason:
+            if reason := _unfit(example):
                 example_set.left_out[reason] += 1
-                continue
-            labels = {"id": f"{condition.slug}/{example.index}", "part": part, **condition.own_labels}
-            example_set.rows.append({**labels, **frozen})
+            else:
+                labels = {"id": f"{condition.slug}/{example.index}", "part": part, **condition.own_labels}
+                example_set.rows.append({**labels, **row(example)})
     if data.task.count("train") is None:
         example_set.shots.extend(map(row, examples(conditions[0].data, "train", range(SHOTS))))
     return example_set
+
+
+def _unfit(example: Example) -> str:
+    if example.outcome != "ok":
+        return example.outcome
+    if spells_tokens(example.spans):
+        return "spells a token"
+    if len(answer_indices(example)) > 1:
+        return "raised"
+    return TOO_LONG if len(row(example)["trace"]) > LONGEST else ""
 
 
 def licences_of(task: Task) -> list[str]:
@@ -194,7 +202,7 @@ def row(example: Example) -> dict[str, Any]:
 
 
 def _texts(spans: Sequence[Span], special: bool = False) -> Iterator[str]:
-    """Yield the texts of spans. `special`: spell out special tokens too."""
+    """Yield the texts of spans; `special`: also special tokens."""
     for number, span in enumerate(spans):
         if isinstance(span.piece, str):
             yield span.piece
@@ -209,18 +217,15 @@ def _refuse(name: str, condition: Condition) -> None:
         raise ConfigError(
             f"{name}: {shown(path)} is a place on this machine, which examples would name to others: give a relative path"
         )
-    wanted = {"format": "repl", "context": True, "memory": None, "string_encoding": "plain"}
-    for key, value in wanted.items():
-        if getattr(data, key) != value:
-            raise ConfigError(
-                f"{name}: {key} is {shown(getattr(data, key))}, and a benchmark in text needs {shown(value)}"
-            )
+    for key, needed in {"format": "repl", "context": True, "memory": None, "string_encoding": "plain"}.items():
+        if (value := getattr(data, key)) != needed:
+            raise ConfigError(f"{name}: {key} is {shown(value)}, and a benchmark in text needs {shown(needed)}")
     if condition.forcing != "free":
         raise ConfigError(f"{name}: forcing {condition.forcing}: other harnesses decode freely: write forcing: [free]")
 
 
 def copy_scorer(folder: Path) -> None:
-    """Copy the modules that score a trace, so that they import only each other."""
+    """Copy the modules that judge traces, with imports of each other only."""
     for module in MODULES:
         source = Path(str(import_module(module).__file__)).read_text(encoding="utf-8")
         path = folder / f"{module.rpartition('.')[2]}.py"

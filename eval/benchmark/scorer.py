@@ -1,8 +1,8 @@
-"""Scorer of an exported benchmark; this file and those beside it need Python alone.
+"""Scorer of an exported benchmark, without dependencies.
 
 python -m cwm_benchmark NAME OUTPUTS.jsonl [--answers]
 
-A line of OUTPUTS.jsonl is `{"id": ..., "written": ...}`. What a model wrote is parsed as data, never run.
+A line of OUTPUTS.jsonl is `{"id": ..., "written": ...}`. Outputs are parsed as data, never run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def score_trace(written: str, row: Row) -> TraceScore:
 
 
 def score_answer(written: str, row: Row) -> bool:
-    """Say if a reply's first line equals the true answer, as value or text."""
+    """Say if a reply's first line is the true answer."""
     line = next((line.strip() for line in written.splitlines() if line.strip()), "")
     return same_text(line, row["answer"])
 
@@ -70,7 +70,7 @@ def lines(rows: Sequence[Row], outputs: Mapping[str, str], answers: bool) -> lis
 
 
 def main(data: Path) -> None:
-    """Score a file of outputs against a benchmark in the folder `data`."""
+    """Score a file of outputs; `data`: the benchmark's folder."""
     parser = argparse.ArgumentParser("cwm_benchmark", description="Score what a model wrote of this benchmark.")
     parser.add_argument("name", choices=sorted(path.stem for path in data.glob("*.jsonl")))
     parser.add_argument("outputs", type=Path, help='JSON lines with "id" and "written"')

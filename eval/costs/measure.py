@@ -1,4 +1,4 @@
-"""Measurement without a model: the cost of traces in tokens, and how tokenizers cut strings."""
+"""Measurement of tokens of traces, and of how tokenizers cut strings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from remedy.settings import Configuration, UserError
 
 
 class MeasureConfig(Configuration):
-    """Settings of a count of tokens: the traces, the tokenizers and the variants."""
+    """Settings of a measurement: programs, tokenizers and forms of traces."""
 
     sources: tuple[ProgramsTask, ...] = Field(min_length=1)
     """Sets of programs, each like a `programs` task."""
@@ -52,8 +52,7 @@ class MeasureConfig(Configuration):
                 raise ValueError(
                     f"sources.{number}.held_out_programs does nothing here, since all programs are measured: remove it"
                 )
-        names = [source_name(source) for source in self.sources]
-        if len(set(names)) < len(names):
+        if len(set(map(source_name, self.sources))) < len(self.sources):
             raise ValueError("sources: two of them hold the same programs: remove one")
         return self
 
@@ -69,37 +68,32 @@ def measure(
     """Measure every program; return the path of `measure.json`.
 
     Raises:
-        UserError: the folder holds another measurement, another process writes there, or programs or a tokenizer cannot be read.
+        UserError: the folder holds another measurement or is in use, or programs or a tokenizer cannot be read.
     """
+    request, path = config.model_dump(mode="json"), directory / REQUEST
     with owned(directory):
-        return _measure(config, directory, workers, progress)
-
-
-def _measure(config: MeasureConfig, directory: Path, workers: int, progress: Callable[[str], None]) -> Path:
-    request = config.model_dump(mode="json")
-    path = directory / REQUEST
-    if path.exists() and read_json(path, "choose another --out or delete the folder")["config"] != request:
-        raise UserError(f"{directory}: holds another measurement; choose another --out or delete it")
-    counters = load_tokenizers(config)
-    cases = [(source, case) for source in config.sources for case in load_cases(source)]
-    tokens: list[dict[str, Any]] = []
-    patterns: list[dict[str, Any]] = []
-    for done, (token_part, pattern_part) in enumerate(_measured(config, cases, workers), start=1):
-        tokens += token_part
-        patterns += pattern_part
-        if done % 100 == 0 or done == len(cases):
-            progress(f"{done}/{len(cases)} programs")
-    environments = list(dict.fromkeys(environment(source.tracer) for source in config.sources))
-    metadata = {
-        "config": request,
-        "tokenizers": {name: tokenizer.fingerprint for name, tokenizer in counters.items()},
-        "python": ", ".join(dict.fromkeys(run.python for run in environments)),
-        "isolation": ", ".join(dict.fromkeys(run.isolation for run in environments)),
-    }
-    pattern_table = pd.DataFrame(patterns, columns=None if patterns else ["tokenizer"])
-    write_table(directory / TOKENS, pa.Table.from_pandas(pd.DataFrame(tokens)), digest_of(metadata))
-    write_table(directory / PATTERNS, pa.Table.from_pandas(pattern_table), digest_of(metadata))
-    write_json(path, metadata)
+        if path.exists() and read_json(path, "choose another --out or delete the folder")["config"] != request:
+            raise UserError(f"{directory}: holds another measurement; choose another --out or delete it")
+        counters = load_tokenizers(config)
+        cases = [(source, case) for source in config.sources for case in load_cases(source)]
+        tokens: list[dict[str, Any]] = []
+        patterns: list[dict[str, Any]] = []
+        for done, (token_part, pattern_part) in enumerate(_measured(config, cases, workers), start=1):
+            tokens += token_part
+            patterns += pattern_part
+            if done % 100 == 0 or done == len(cases):
+                progress(f"{done}/{len(cases)} programs")
+        pythons, isolations = zip(*(environment(source.tracer) for source in config.sources))
+        metadata = {
+            "config": request,
+            "tokenizers": {name: tokenizer.fingerprint for name, tokenizer in counters.items()},
+            "python": ", ".join(dict.fromkeys(pythons)),
+            "isolation": ", ".join(dict.fromkeys(isolations)),
+        }
+        pattern_table = pd.DataFrame(patterns, columns=None if patterns else ["tokenizer"])
+        for name, table in ((TOKENS, pd.DataFrame(tokens)), (PATTERNS, pattern_table)):
+            write_table(directory / name, pa.Table.from_pandas(table), digest_of(metadata))
+        write_json(path, metadata)
     return path
 
 
@@ -108,11 +102,11 @@ Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 def _measured(config: MeasureConfig, cases: Sequence[tuple[ProgramsTask, Case]], workers: int) -> Iterable[Rows]:
     if workers == 1:
-        counters = load_tokenizers(config)
-        yield from (_measure_one(config, counters, source, case) for source, case in cases)
+        _start_worker(config)
+        yield from map(_measure_one, cases)
         return
     with worker_pool(workers, _start_worker, config) as pool:
-        yield from pool.map(_work, cases, chunksize=8)
+        yield from pool.map(_measure_one, cases, chunksize=8)
 
 
 # A worker loads tokenizers once, not for each program.
@@ -124,12 +118,9 @@ def _start_worker(config: MeasureConfig) -> None:
     _worker = config, load_tokenizers(config)
 
 
-def _work(case: tuple[ProgramsTask, Case]) -> Rows:
+def _measure_one(pair: tuple[ProgramsTask, Case]) -> Rows:
     assert _worker is not None
-    return _measure_one(*_worker, *case)
-
-
-def _measure_one(config: MeasureConfig, counters: dict[str, TraceTokenizer], source: ProgramsTask, case: Case) -> Rows:
+    (config, counters), (source, case) = _worker, pair
     outcome = trace_one(case.program, source.tracer)
     labels = {
         "benchmark": source_name(source),

@@ -1,17 +1,16 @@
 """Patterns of string operations that tokenizers split, a cause of wrong string values.
 
-A model cannot find a separator by its tokens if the string's tokens run across its borders: `','` is no token of
-`'a,b'` where `,b` is one.
+A model cannot find the token `','` in `'a,b'` if `,b` is one token.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.pool import trace_one
-from remedy.data_gen.execution.program import Event, Frame, Program, Trace, Value
+from remedy.data_gen.execution.program import Event, Program, Trace, Value
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.rewrites import rewrite_program
 from remedy.data_gen.traces.string_encodings import escape
@@ -46,30 +45,28 @@ class Use(NamedTuple):
 def pattern_rows(
     program: Program, tracer: TracerConfig, counters: Mapping[str, TraceTokenizer]
 ) -> list[dict[str, Any]]:
-    """Make a row for each tokenizer and different use in the program's run."""
+    """Make a row for each tokenizer and distinct use in a run."""
     # These rewrites give every intermediate value a variable, so that the trace shows it.
     outcome = trace_one(rewrite_program(program, ["chains", "temporaries"]), tracer)
     if not isinstance(outcome, Trace):
         return []
-    rows = []
-    for use in dict.fromkeys(uses(outcome)):
-        if not use.pattern or use.pattern not in use.subject:
-            continue
-        for name, counter in counters.items():
-            split = discontinuous(use, counter)
-            rows.append({"tokenizer": name, "operation": use.operation, "discontinuous": split})
-    return rows
+    return [
+        {"tokenizer": name, "operation": use.operation, "discontinuous": discontinuous(use, counter)}
+        for use in dict.fromkeys(uses(outcome))
+        if use.pattern and use.pattern in use.subject
+        for name, counter in counters.items()
+    ]
 
 
 def discontinuous(use: Use, counter: TraceTokenizer) -> bool:
-    """Say if the pattern's tokens do not occur, one after another, among the subject's."""
+    """Say if the pattern's tokens are no contiguous part of the subject's."""
     pattern = counter.string_ids(escape(repr(use.pattern)[1:-1]))
     subject = counter.string_ids(escape(repr(use.subject)))
     return not any(subject[start : start + len(pattern)] == pattern for start in range(len(subject) - len(pattern) + 1))
 
 
 def uses(trace: Trace) -> Iterator[Use]:
-    """Yield a trace's uses whose subject and pattern are constants or variables."""
+    """Yield uses whose subject and pattern are constants or variables."""
     try:
         tree = ast.parse(trace.program.code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -79,12 +76,10 @@ def uses(trace: Trace) -> Iterator[Use]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call | ast.Compare):
             at_line.setdefault(lines[node.lineno - 1], []).append(node)
-    frames: Sequence[Frame] = trace.frames[:_MOST_FRAMES]
-    for frame in frames:
-        if frame.event is not Event.LINE or frame.locals is None:
-            continue
-        for node in at_line.get(frame.source, ()):
-            yield from _use(node, frame.locals)
+    for frame in trace.frames[:_MOST_FRAMES]:
+        if frame.event is Event.LINE and frame.locals is not None:
+            for node in at_line.get(frame.source, ()):
+                yield from _use(node, frame.locals)
 
 
 def _use(node: ast.expr, state: Mapping[str, Value]) -> Iterator[Use]:
@@ -112,10 +107,10 @@ def _string(node: ast.expr, state: Mapping[str, Value]) -> str | None:
 
 
 def _joined(separator: str | None, parts: ast.expr, state: Mapping[str, Value]) -> str | None:
-    match parts:
-        case ast.Name(id=name) if separator is not None and name in state and state[name].type in ("list", "tuple"):
-            try:
-                return separator.join(ast.literal_eval(state[name].text))
-            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-                return None
-    return None
+    value = state.get(parts.id) if isinstance(parts, ast.Name) else None
+    if separator is None or value is None or value.type not in ("list", "tuple"):
+        return None
+    try:
+        return separator.join(ast.literal_eval(value.text))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None

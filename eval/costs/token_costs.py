@@ -1,4 +1,4 @@
-"""Tokens of a program's trace by role, for every variant of writing it."""
+"""Tokens of a trace by role, for every form of writing it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from remedy.data_gen.execution.pool import Outcome, retrace_shallower
 from remedy.data_gen.execution.program import Program, ProgramError, Trace
@@ -22,11 +22,13 @@ from remedy.settings import Settings
 
 
 class CostSettings(Settings):
-    """The variants whose tokens are counted: every combination, and the densest that fits."""
+    """Forms of traces to count: every combination, and the densest that fits."""
 
     formats: tuple[FormatName, ...] = Field(default=("cwm",), min_length=1)
     """Text forms of a trace."""
-    spacings: tuple[float, ...] = Field(default=(1, 4, 16, float("inf")), min_length=1)
+    spacings: tuple[Annotated[float, AfterValidator(whole_spacing)], ...] = Field(
+        default=(1, 4, 16, float("inf")), min_length=1
+    )
     """Spacings of states; `inf`: only the first and the last."""
     locals: tuple[Literal["full", "diff", "changes", "one_in_turn"], ...] = Field(
         default=("full", "diff"), min_length=1
@@ -40,11 +42,6 @@ class CostSettings(Settings):
     max_tokens: int | None = Field(default=8192, ge=1, le=1_000_000_000)
     """Also count the densest form in which program and trace have at most this many tokens; null: do not."""
 
-    @field_validator("spacings")
-    @classmethod
-    def _whole(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(whole_spacing(spacing) for spacing in value)
-
     @field_validator("formats")
     @classmethod
     def _written_as_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,8 +53,7 @@ class CostSettings(Settings):
     @field_validator("formats", "spacings", "locals", "string_encodings", "limits")
     @classmethod
     def _different(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        twice = [item for index, item in enumerate(value) if item in value[:index]]
-        if twice:
+        if twice := [item for item in value if value.count(item) > 1]:
             raise ValueError(f"{text(twice[0])} is given twice: remove one")
         return value
 
@@ -71,8 +67,8 @@ def token_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for every tokenizer, format, string encoding and variant.
 
-    `variant`: `fixed`, or `densest` for the one that fits `max_tokens`. `call_depth`: of the deepest calls written;
-    missing: all. `written`: False if not traced, or no variant fits. `tokens_ROLE`: for every role.
+    `variant`: `fixed`, or `densest` for the one that fits `max_tokens`. `call_depth`: of the deepest written calls;
+    missing: all. `written`: False if untraced, or if no variant fits.
     """
     for form, encoding, contents, spacing in itertools.product(
         settings.formats, settings.string_encodings, settings.locals, settings.spacings
@@ -96,7 +92,7 @@ def token_rows(
 def _fitted(
     outcome: Outcome, reveal: RevealConfig, form: str, encoding: str, tokenizer: TraceTokenizer
 ) -> tuple[RevealConfig, list[int] | None]:
-    """Return the densest variant that fits, with its tokens by role, if any."""
+    """Return the densest variant that fits, and its tokens by role, if any."""
     if isinstance(outcome, ProgramError):
         return reveal, None
 

@@ -1,4 +1,4 @@
-"""Composed functions: accuracy of each alone, then of compositions by depth and form."""
+"""Diagnostic of composed functions: accuracy alone, then by depth and form."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FUNCTION = label("function", "The function that stands alone; empty for composit
 
 @DIAGNOSTICS.register("composition")
 class CompositionDiagnostic(Diagnostic):
-    """Accuracy of each function alone, then of compositions by depth, nested and flattened."""
+    """Accuracy of functions alone, and of compositions by depth and form."""
 
     title = "Composed functions"
     axis = "depth"
@@ -112,18 +112,19 @@ class CompositionDiagnostic(Diagnostic):
             )
         conditions, empty = [], []
         for family in self.families:
-            cells = list(self._cells(data.task, family))
-            datas = [
-                data.changed({f"task.{key}": value for key, value in task.items()}, "diagnostic composition")
-                for task, _ in cells
-            ]
-            extents = [self._extent(cell_data.task, split, trained_on) for cell_data in datas]
+            cells = []
+            for task, labels in self._cells(data.task, family):
+                cell = data.changed({f"task.{key}": value for key, value in task.items()}, "diagnostic composition")
+                from_split, count = self._extent(cell.task, split, trained_on)
+                if count:
+                    cells.append((cell, count, from_split, labels))
+                else:
+                    empty.append(str(labels["function"] or f"{labels['form']}, depth {labels['depth']}"))
             for forcing in self.forcing:
-                for cell_data, (_, labels), (from_split, count) in zip(datas, cells, extents):
-                    if count:
-                        conditions.append(self.condition(cell_data, forcing, count, from_split, **labels))
-                    elif forcing == self.forcing[0]:
-                        empty.append(str(labels["function"] or f"{labels['form']}, depth {labels['depth']}"))
+                conditions += [
+                    self.condition(cell, forcing, count, from_split, **labels)
+                    for cell, count, from_split, labels in cells
+                ]
         if empty:
             problem = f"diagnostic composition: no program of the {split} split is of {', '.join(empty)}"
             cure = "`split: all` evaluates every program, for a model that was trained on none of them"
@@ -133,42 +134,38 @@ class CompositionDiagnostic(Diagnostic):
         return conditions
 
     def _extent(self, task: Task, split: str, trained_on: Task | None) -> tuple[str, int]:
-        """Return the split and the number of programs to evaluate."""
         if task.count("all") is None:
             return split, 0 if task.count(split) == 0 else self.examples
         split = "all" if trained_on is None else split  # a model that was not trained here has seen none
         return split, min(self.examples, task.count(split) or 0)
 
     def _cells(self, trained: CompositionTask, family: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        own_family = family == trained.family
-        functions = self.functions or (trained.functions if own_family else ())
-        other: dict[str, Any] = {} if own_family else {"held_out_functions": (), "held_out_pairs": ()}
-        for name in functions or tuple(FAMILIES[family].functions):
-            task: dict[str, Any] = {"functions": (name,), "depth": 1, "flatten": trained.flatten}
-            yield {"family": family, **other, **task}, {"family": family, "form": ATOMIC, "depth": 1, "function": name}
+        task: dict[str, Any] = {"family": family}
+        functions = self.functions
+        if family == trained.family:
+            functions = functions or trained.functions
+        else:
+            task |= {"held_out_functions": (), "held_out_pairs": ()}
+        for name in functions or FAMILIES[family].functions:
+            labels = {"family": family, "form": ATOMIC, "depth": 1, "function": name}
+            yield {**task, "functions": (name,), "depth": 1, "flatten": trained.flatten}, labels
         for form, depth, pairs in itertools.product(self.forms, self.depths, self.test_pairs or (None,)):
             own = {} if pairs is None else {PAIRS.name: pairs}
-            task = {"functions": functions, "depth": depth, "flatten": form == "flattened", **own}
-            yield (
-                {"family": family, **other, **task},
-                {"family": family, "form": form, "depth": depth, "function": "", **own},
-            )
+            labels = {"family": family, "form": form, "depth": depth, "function": "", **own}
+            yield {**task, "functions": functions, "depth": depth, "flatten": form == "flattened", **own}, labels
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-        """Show compositions beside what single functions let expect."""
         scored = [condition for condition in conditions if condition["right"] is not None]
         if all(condition["labels"]["form"] == ATOMIC for condition in scored):
             return []
         title = "Compositions: observed, and as single calls let expect"
-        return [
-            Section(title, draw=partial(composition_figure, records), note=EXPECTED),
-            Section(f"{title}, in numbers", rows=expectation_table(records)),
-        ]
+        figure = Section(title, draw=partial(composition_figure, records), note=EXPECTED)
+        return [figure, Section(f"{title}, in numbers", rows=expectation_table(records))]
 
 
 class _Group(NamedTuple):
-    """Records of one run, family and forcing; `every`: under all forcings."""
+    """Records of a run, family and forcing; `every`: of all forcings."""
 
     run: str
     family: str
@@ -178,21 +175,21 @@ class _Group(NamedTuple):
 
 
 def _groups(records: pd.DataFrame) -> list[_Group]:
-    """Group the records whose answers are the model's by run, family and forcing, and by held-out pairs if these were asked for.
+    """Group records by run, family, forcing, and held-out pairs if labelled.
 
-    Single functions, which have no pairs, belong to both groups.
+    Single functions, which have no pairs, are in both groups.
     """
-    asked = records[PAIRS.name].fillna("") if PAIRS.name in records else pd.Series("", records.index)
+    pairs_of = records[PAIRS.name].fillna("") if PAIRS.name in records else pd.Series("", records.index)
     return [
         _Group(run, f"{family}, {pairs} held-out pairs" if pairs else family, str(forcing), of_forcing, rows)
-        for pairs in sorted({*asked} - {""}) or [""]
-        for (run, family), rows in records[asked.isin([pairs, ""])].groupby(["run", "family"], sort=False)
+        for pairs in sorted({*pairs_of} - {""}) or [""]
+        for (run, family), rows in records[pairs_of.isin([pairs, ""])].groupby(["run", "family"], sort=False)
         for forcing, of_forcing in answered(rows).groupby("forcing", sort=False)
     ]
 
 
 def composition_figure(records: pd.DataFrame) -> Figure:
-    """Draw accuracy by depth beside its expectations, a panel for each group."""
+    """Draw accuracy by depth, observed and expected, a panel for each group."""
     from remedy.eval.tables import plotting
 
     groups = _groups(records)
@@ -237,10 +234,7 @@ def expectation_table(records: pd.DataFrame) -> Rows:
 
 
 def _observed(rows: pd.DataFrame) -> Line:
-    return {
-        int(depth): rate(of_depth["right"].astype(bool).tolist(), of_depth["cluster"].tolist())[:3]
-        for depth, of_depth in rows.groupby("depth")
-    }
+    return {int(depth): rate(of_depth["right"], of_depth["cluster"])[:3] for depth, of_depth in rows.groupby("depth")}
 
 
 def _shown(estimate: tuple[float, float, float] | None) -> str:

@@ -1,10 +1,4 @@
-"""Expected accuracy of compositions if single calls fail independently, in lines by depth.
-
-*Published*: the product of the functions' accuracies alone. *Corrected*: these drawn towards each other by a
-beta-binomial model. *Given true inputs*: the share of right returns after a true past (one-step forcing), multiplied
-along each program's calls. *Every frame*: programs with every frame right after a true past; an answer may be right in
-spite of a wrong frame.
-"""
+"""Expected accuracy of compositions by depth, if single calls fail independently."""
 
 from __future__ import annotations
 
@@ -27,14 +21,14 @@ Floats = npt.NDArray[np.float64]
 
 
 def published_line(rows: pd.DataFrame) -> dict[int, float]:
-    """Average the products of atomic accuracies over programs; at depth 1, over functions."""
+    """Average products of functions' accuracies alone over programs."""
     right, tried = _atomic(rows)
     alone = (right / tried).to_numpy(dtype=float)[None, :]
     return {depth: float(products[0]) for depth, products in _products(rows, alone, right.index).items()}
 
 
 def corrected_line(rows: pd.DataFrame) -> Line:
-    """Estimate `published_line` from accuracies' posterior."""
+    """Estimate `published_line` with accuracies shrunk by a beta-binomial model."""
     right, tried = _atomic(rows)
     if right.empty:
         return {}
@@ -47,27 +41,26 @@ def corrected_line(rows: pd.DataFrame) -> Line:
 
 
 def given_true_inputs(rows: pd.DataFrame) -> Line:
-    """Predict right compositions of one form from one-step records.
+    """Predict right compositions from the share of right returns after a true past.
 
-    A program's own return, a copy of an earlier value, counts as a call's and raises this a little: five calls, right
-    in 80 %, should give 33 %, and give 34.
+    A program's own return, a copy, counts as a call, which raises the prediction a little: with five calls right in
+    80 %, from 33 to 34 %.
     """
     line: Line = {}
     for depth, of_depth in _one_step(rows).groupby("depth"):
         called = of_depth[of_depth["returns"] > 0]
-        returns, clusters = called["returns"], called["cluster"].tolist()
+        returns, clusters = called["returns"].to_numpy(dtype=int), called["cluster"]
         if called.empty or (returns <= depth).any():  # the trace steps over calls
             continue
-        right = (called["value_exact"] * returns).round().astype(int)
-        step = pooled(right.tolist(), returns.tolist(), clusters)
-        line[int(depth)] = compound(returns.to_numpy(dtype=float)[:, None], [step[:3]], clusters)
+        right = (called["value_exact"] * returns).round().to_numpy(dtype=int)
+        line[int(depth)] = compound(returns[:, None], [pooled(right, returns, clusters)[:3]], clusters)
     return line
 
 
 def every_frame_right(rows: pd.DataFrame, forcing: str = "free") -> Line:
-    """Measure the share of programs with every written frame right after true ones.
+    """Measure the share of programs with every frame right after a true past.
 
-    Empty where lines are fed and events are not: teacher forcing scores both together.
+    Empty if forcing feeds lines but not events: teacher forcing scores both together.
     """
     if gives_half_an_action(forcing):
         return {}
@@ -75,7 +68,7 @@ def every_frame_right(rows: pd.DataFrame, forcing: str = "free") -> Line:
     line: Line = {}
     for depth, of_depth in _one_step(rows).groupby("depth"):
         right = (of_depth[written].astype(float).fillna(1.0) == 1.0).all(axis=1)
-        line[int(depth)] = rate(right.tolist(), of_depth["cluster"].tolist())[:3]
+        line[int(depth)] = rate(right, of_depth["cluster"])[:3]
     return line
 
 
@@ -84,10 +77,9 @@ def _one_step(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def posterior(right: Floats, tried: Floats) -> Floats:
-    """Draw accuracies (DRAWS, functions) from their posterior.
+    """Draw accuracies (DRAWS, functions) from a beta-binomial posterior.
 
-    Beta distributions, their mean and size from a grid under the prior of Gelman et al., Bayesian Data Analysis (3rd
-    ed.), section 5.3.
+    On a grid of mean and size, with the prior of Gelman et al., Bayesian Data Analysis (3rd ed.), section 5.3.
     """
     means, sizes = np.meshgrid(np.linspace(0.01, 0.99, 99), np.exp(np.linspace(0, 7, 50)))
     a, b = (means * sizes).ravel(), ((1 - means) * sizes).ravel()
@@ -102,7 +94,7 @@ def posterior(right: Floats, tried: Floats) -> Floats:
 
 
 def _atomic(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Count right answers and programs of every function alone."""
+    """Count right answers and programs of each function alone."""
     groups = rows[rows["form"] == ATOMIC].groupby("function")["right"]
     return groups.sum().astype(float), groups.count().astype(float)
 
@@ -110,7 +102,7 @@ def _atomic(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 def _products(rows: pd.DataFrame, accuracies: Floats, names: Sequence[str]) -> dict[int, Floats]:
     """Average products of the functions' accuracies over programs, (draws,) by depth.
 
-    `accuracies`: (draws, functions), in the order of `names`. A depth with a function not measured is left out.
+    `accuracies`: (draws, functions), in the order of `names`. Depths with functions not measured are left out.
     """
     column = {name: number for number, name in enumerate(names)}
     by_depth: dict[int, Floats] = {1: accuracies.mean(axis=1)} if column else {}

@@ -1,4 +1,4 @@
-"""The interface of diagnostics: settings that spell out a grid of conditions."""
+"""Interface of diagnostics: settings that define a grid of conditions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_EXAMPLES = 10_000_000
 
 
 class Condition(Settings):
-    """One cell of a diagnostic's grid: the data to decode, and how."""
+    """A cell of a diagnostic's grid: the data, and how they are decoded."""
 
     diagnostic: str
     data: DataConfig
@@ -36,11 +36,11 @@ class Condition(Settings):
     split: str
     own_labels: dict[str, LabelValue]
     supervised: tuple[RoleName, ...] | None = None
-    """The only roles that training supervised; teacher forcing asks for no others. None: all, or not known."""
+    """The roles that training supervised; teacher forcing scores no others. None: all, or not known."""
 
     @property
     def labels(self) -> dict[str, LabelValue]:
-        """The labels that tell it from every other condition."""
+        """The labels that identify it."""
         data = self.data
         return {
             **self.own_labels,
@@ -55,19 +55,18 @@ class Condition(Settings):
 
     @property
     def slug(self) -> str:
-        """Its unique file name."""
         return condition_name(self.diagnostic, self.labels)
 
 
 class Diagnostic(Settings, ABC):
-    """The settings of a diagnostic, and the conditions that they spell out."""
+    """Settings of a diagnostic, and its conditions."""
 
     title: ClassVar[str]
     """Its name in reports."""
     labels: ClassVar[tuple[Label, ...]] = ()
     """Labels of its conditions, besides the common ones."""
     axis: ClassVar[str | None] = None
-    """The label on the x axis of figures of accuracy, if one is a quantity."""
+    """The label on the x axis of figures, if one is a quantity."""
     compared: ClassVar[tuple[str, ...]] = ()
     """Labels by which a report compares conditions of one run."""
     published: ClassVar[tuple[Published, ...]] = ()
@@ -89,18 +88,13 @@ class Diagnostic(Settings, ABC):
         return value
 
     @classmethod
-    def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section] | None:
-        """Make report sections that only this diagnostic has, of traced programs' records."""
-        return None
-
-    @classmethod
-    def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
-        """Make the sections that stand before its accuracies."""
+    def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
+        """Make sections that only this diagnostic has, from records of traced programs."""
         return []
 
     @abstractmethod
     def conditions(self, data: DataConfig, split: str, trained_on: Task | None = None) -> list[Condition]:
-        """Spell out the grid over a checkpoint's data. `trained_on`: its task.
+        """List the conditions over a checkpoint's data; `trained_on`: its task.
 
         Raises:
             ConfigError: the diagnostic does not fit the data.
@@ -109,11 +103,10 @@ class Diagnostic(Settings, ABC):
     def condition(
         self, data: DataConfig, forcing: Forcing, examples: int, split: str, **labels: LabelValue
     ) -> Condition:
-        """Make one condition with its own labels.
+        """Make a condition with the diagnostic's own labels.
 
         Raises:
-            ConfigError: the model would write actions of programs that it is not shown, or events in a format without them; or
-                the constraint does not fit the data.
+            ConfigError: forcing or constraint does not fit the data.
             ValueError: the labels are not the declared ones.
         """
         declared = {label.name for label in self.labels if not label.asked or label.name in labels}
@@ -145,11 +138,7 @@ PAIRS = label(
 
 
 def check_test_pairs(kind: str, task: Task, split: str) -> None:
-    """Refuse `test_pairs` where programs have no held-out pairs to be told apart by.
-
-    Raises:
-        ConfigError: the task holds out none, or the split never has them.
-    """
+    """Raise a ConfigError if `test_pairs` has no held-out pairs to test."""
     if not getattr(task, "held_out_pairs", None):
         raise ConfigError(
             f"diagnostic {kind}: test_pairs: this training held out none; for a control, set those of the runs it is compared with "
@@ -168,20 +157,18 @@ def extent(
 ) -> tuple[str, int]:
     """Return the split and the number of a source's programs to evaluate.
 
-    All, if the checkpoint was not trained on it.
-
     Raises:
-        ConfigError: the split has no program, or training split the source otherwise.
+        ConfigError: the split has no program, or training split the source by another rule.
     """
     if source.count("all") is None:
         return split, examples or GENERATED
-    trained = trained_on is not None and trained_on.name == source.name
-    if trained_on is not None and trained and trained_on.splits_by != source.splits_by:
+    if trained_on is None or trained_on.name != source.name:
+        split = "all"
+    elif trained_on.splits_by != source.splits_by:
         raise ConfigError(
             f"diagnostic {kind}: {source.name} is split by {trained_on.splits_by} in training and by {source.splits_by} here, so that "
             "its test programs were trained on: give both the same"
         )
-    split = split if trained else "all"
     if split != "all":
         source.require(split, 1, f"diagnostic {kind}")
     count = source.count(split)

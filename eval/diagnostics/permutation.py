@@ -1,4 +1,4 @@
-"""Permutation tracking: accuracy by commands without the whole state, and by what is fed."""
+"""Diagnostic of permutation programs: accuracy by horizon and forcing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
+import pandas as pd
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.tasks import Task
-from remedy.data_gen.tasks.permutation import PermutationTask
-from remedy.data_gen.tasks.permutation_programs import move_table
 from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
 from remedy.eval.diagnostics.condition import (
     DIAGNOSTICS,
@@ -24,7 +23,7 @@ from remedy.eval.diagnostics.condition import (
 from remedy.eval.records.schema import LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import BAR
-from remedy.eval.tables.sections import Rows, Section, in_order, text, title, varying
+from remedy.eval.tables.sections import Section, in_order, joined, text, title, varying
 from remedy.settings import ConfigError
 
 LENGTH = label("length", "Commands of a permutation program.")
@@ -81,19 +80,10 @@ class PermutationDiagnostic(Diagnostic):
         ):
             variants = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
             given_labels = {name: value for name, value in variants.items() if value is not None}
-            settings = {
-                "reveal.spacing": spacing,
-                "reveal.locals": contents,
-                **{f"task.{name}": value for name, value in given_labels.items()},
-            }
-            revealed = data.changed(settings, "diagnostic permutation")
+            settings: dict[str, Any] = {"reveal.spacing": spacing, "reveal.locals": contents}
+            settings |= {f"task.{name}": value for name, value in given_labels.items()}
             for length in self.lengths:
-                changed = revealed.changed({"task.length": length}, "diagnostic permutation")
-                if pairs == "with" and (most := _most_with_pairs(changed.task)) < self.examples:
-                    raise ConfigError(
-                        f"diagnostic permutation: length {length} gives at most {most} test programs with a held-out pair, and "
-                        f"{self.examples} are asked for: give longer programs, or fewer examples"
-                    )
+                changed = data.changed({**settings, "task.length": length}, "diagnostic permutation")
                 labels = {"length": length, **given_labels}
                 if changed.reveal.at is None:  # otherwise each program has its own horizon
                     labels["horizon"] = horizon(length, changed.reveal)
@@ -103,16 +93,8 @@ class PermutationDiagnostic(Diagnostic):
         return conditions
 
     @classmethod
-    def headline(cls, conditions: Sequence[ConditionSummary]) -> list[Section]:
+    def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
         return solved_horizon_section(cls.title, conditions)
-
-
-def _most_with_pairs(task: Task) -> int:
-    """Bound the test programs with a held-out pair."""
-    assert isinstance(task, PermutationTask)
-    length, values = task.length_range()[1], 10**task.n
-    # Pairs x places x other commands x starting values, of which a tenth is the test split's.
-    return int(task.held_out_pairs * (length - 1) * len(move_table(task.n, task.moves)) ** (length - 2) * values) // 10
 
 
 def horizon(length: int, reveal: RevealConfig) -> int:
@@ -129,7 +111,7 @@ NOTE = (
 
 
 class SolvedHorizon(TypedDict):
-    """The horizon up to which one run follows a state, at all lengths."""
+    """The horizon up to which a run tracks the state."""
 
     run: str
     labels: dict[str, LabelValue]
@@ -143,47 +125,43 @@ class SolvedHorizon(TypedDict):
 
 
 def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizon]:
-    """Find the solved horizon of each run, for conditions alike but for length."""
+    """Find each run's solved horizons, at all lengths together."""
     scored = [
         condition
         for condition in in_order(conditions)
         if AXIS in condition["labels"] and condition["right"] is not None
     ]
     names = [name for name in varying(scored) if name not in (AXIS, LENGTH.name)]
-    lines: dict[tuple[object, ...], list[ConditionSummary]] = {}
+    lines: dict[tuple[Any, ...], list[tuple[int, Any]]] = {}
     for condition in scored:
-        lines.setdefault((condition["run"], *(condition["labels"].get(name, "") for name in names)), []).append(
-            condition
-        )
+        labels: Any = condition["labels"]
+        line = lines.setdefault((condition["run"], *(labels.get(name, "") for name in names)), [])
+        line.append((int(labels[AXIS]), condition["right"]))
     results: list[SolvedHorizon] = []
-    for (run, *values), line in lines.items():
-        missed = {
-            int(condition["labels"][AXIS]) for condition in line if condition["right"] and condition["right"].low < BAR
-        }
-        tested = sorted({int(condition["labels"][AXIS]) for condition in line})
+    for (run, *values), rates in lines.items():
+        missed = {horizon for horizon, right in rates if right.low < BAR}
+        tested = sorted({horizon for horizon, _ in rates})
         solved = max((horizon for horizon in tested if horizon not in missed), default=None)
         below = [horizon for horizon in sorted(missed) if solved is not None and horizon < solved]
-        labels: Any = dict(zip(names, values))
-        results.append({"run": str(run), "labels": labels, "solved": solved, "tested": tested, "failed_below": below})
+        labels = dict(zip(names, values))
+        results.append({"run": run, "labels": labels, "solved": solved, "tested": tested, "failed_below": below})
     return results
 
 
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """Tabulate solved horizons, a row for every recipe."""
+    """Tabulate solved horizons by recipe."""
     variants = {condition["run"]: condition["variant"] for condition in conditions}
+    results = solved_horizons(conditions)
     by_recipe: dict[tuple[str, ...], list[SolvedHorizon]] = {}
-    for result in solved_horizons(conditions):
+    for result in results:
         by_recipe.setdefault((variants[result["run"]], *map(text, result["labels"].values())), []).append(result)
-    rows: Rows = []
+    if not results:
+        return []
+    rows = [["Recipe", *map(title, results[0]["labels"]), "Solved horizon"]]
     for key, runs in by_recipe.items():
         solved = ", ".join(str(result["solved"] or "none") for result in runs)
         missed = sorted({horizon for result in runs for horizon in result["failed_below"]})
         exceptions = f"not always {', '.join(map(str, missed))}" if missed else ""
         tested = f"tested: {', '.join(map(str, runs[0]['tested']))}"
-        rows.append([*key, "\n".join(filter(None, [solved, tested, exceptions]))])
-    labels = [title(label) for result in solved_horizons(conditions)[:1] for label in result["labels"]]
-    return (
-        [Section(f"{name}: solved horizon", rows=[["Recipe", *labels, "Solved horizon"], *rows], note=NOTE)]
-        if rows
-        else []
-    )
+        rows.append([*key, joined("\n", solved, tested, exceptions)])
+    return [Section(f"{name}: solved horizon", rows=rows, note=NOTE)]

@@ -1,4 +1,4 @@
-"""Traced programs: as written or rewritten, with true or own actions, or answered at once."""
+"""Diagnostic of any programs: plain or rewritten, traced or answered at once."""
 
 from __future__ import annotations
 
@@ -38,14 +38,12 @@ CWM_32B = Published(
     },
     {
         "Examples": "800",
-        "Answer right": "88.0%",
+        "Right": "88.0%",
         "Valid format": "99.6%",
-        "State exact": "96.9%",
-        "Action exact": "96.5%",
+        "States": "96.9%",
+        "Actions": "96.5%",
         "Variables": "99.1%",
         "With values": "98.1%",
-        "Tokens a state": "11.7",
-        "Tokens an action": "11.2",
     },
     "measured by others on all 800 programs, with prompts, tracer, decoding and scoring of their own and no intervals: part of any "
     "difference from the rows above may be these. To compare, evaluate that model here.",
@@ -55,7 +53,7 @@ CWM_32B = Published(
 
 @DIAGNOSTICS.register("programs")
 class ProgramsDiagnostic(Diagnostic):
-    """Programs of any task, also rewritten, by how traces are written and decoded."""
+    """Accuracy on programs of any task, by rewrite, trace form and forcing."""
 
     title = "Traced programs"
     labels = (BENCHMARK, REWRITE)
@@ -106,13 +104,13 @@ class ProgramsDiagnostic(Diagnostic):
         return conditions
 
     def _reveals(self, data: DataConfig) -> Iterator[tuple[RevealConfig, Forcing]]:
-        """Yield how traces are written, with a forcing: whole traces, then answers at once."""
+        """Yield reveals with forcings: traces, then answers at once."""
         for answer_only in self.answer_only:
             if answer_only:
                 yield RevealConfig(answer_only=True, max_tokens=data.reveal.max_tokens), "free"
                 continue
             traced = data.reveal.changed({"answer_only": False})
-            for spacing in self.spacings or (traced.spacing,):
-                for contents in self.locals or (traced.locals,):
-                    for forcing in self.forcing:
-                        yield traced.changed({"spacing": spacing, "locals": contents}), forcing
+            for spacing, contents, forcing in itertools.product(
+                self.spacings or (traced.spacing,), self.locals or (traced.locals,), self.forcing
+            ):
+                yield traced.changed({"spacing": spacing, "locals": contents}), forcing

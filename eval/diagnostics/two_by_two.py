@@ -1,10 +1,10 @@
-"""Wrong action or lost state: actions and states, each fed or written."""
+"""Diagnostic of wrong actions and lost states, each fed or written."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pandas as pd
 from pydantic import Field, field_validator
@@ -16,27 +16,22 @@ from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condit
 from remedy.eval.records import baselines
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import Estimate, mean, rate
-from remedy.eval.tables.sections import WITHOUT, Rows, Section, constant, in_order, interval, named, percent, telling
+from remedy.eval.tables.groups import Group, all_runs, grouped
+from remedy.eval.tables.sections import WITHOUT, Rows, Section, constant, interval, joined, named, percent, telling
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Cell(NamedTuple):
-    """The writers of actions and of states under a forcing."""
-
-    actions: str
-    states: str
-
-
-CELLS: dict[str, Cell] = {
-    "free": Cell("model", "model"),
-    "action_forced": Cell("fed", "model"),
-    "state_forced": Cell("model", "fed"),
-    "teacher_forced": Cell("predicted after true ones", "predicted after true ones"),
+CELLS = {
+    "free": ("model", "model"),
+    "action_forced": ("fed", "model"),
+    "state_forced": ("model", "fed"),
+    "teacher_forced": ("predicted after true ones", "predicted after true ones"),
 }
+"""Who writes actions, and who states, under each forcing."""
 LOST = {"state", "value"}
-"""Roles of first errors that lose a state; any other is a wrong action."""
+"""Roles of first errors that are lost states; others are wrong actions."""
 NOTE = (
     "Rates per frame of what the model writes; what is fed has none. Of one run with Wilson intervals over clusters; of several "
     "seeds their mean with a t interval for other seeds on these programs, and each in small print. A state that is wrong where "
@@ -52,7 +47,7 @@ CELLS_NOTE = "Bars: means over the seeds of a variant; points: each seed with it
 
 @DIAGNOSTICS.register("two_by_two")
 class TwoByTwoDiagnostic(Diagnostic):
-    """Actions written or fed, by states written or fed, on the same programs."""
+    """Accuracy with actions and states written or fed, on the same programs."""
 
     title: ClassVar[str] = "Who writes actions, who writes states"
 
@@ -76,64 +71,34 @@ class TwoByTwoDiagnostic(Diagnostic):
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
-        cells = found_cells(conditions, records)
-        note = CELLS_NOTE if any(len(cell.runs) > 1 for cell in cells) else ""
+        cells = grouped(conditions, records)
+        note = joined(" ", CELLS_NOTE if any(len(cell.runs) > 1 for cell in cells) else "", constant(conditions))
         return [
-            Section(
-                f"{cls.title}: right per frame",
-                draw=partial(cells_figure, cells),
-                note=" ".join(filter(None, (note, constant(conditions)))),
-            ),
+            Section(f"{cls.title}: right per frame", draw=partial(cells_figure, cells), note=note),
             Section(f"{cls.title}: in numbers", rows=cells_table(cells), note=NOTE),
         ]
 
 
-class CellRuns(NamedTuple):
-    """A variant's runs under one forcing; its `name` has the labels that differ."""
-
-    name: str
-    forcing: str
-    runs: list[ConditionSummary]
-    rows: pd.DataFrame
-
-    def rates(self, kind: str) -> list[Estimate]:
-        """Return each run's rate per frame; none where all of the kind was fed."""
-        return [run["per_frame"][kind] for run in self.runs if kind in run["per_frame"]]
+def cell_names(cells: Sequence[Group]) -> list[str]:
+    """Return each cell's variant, with the labels that differ."""
+    names = [name for name in telling(all_runs(cells)) if name != "forcing"]
+    return [joined(", ", cell.variant, named(cell.labels, names)) for cell in cells]
 
 
-def found_cells(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[CellRuns]:
-    variants = dict(zip(records["run"], records.get("variant", records["run"])))
-    names = [name for name in telling(conditions) if name != "forcing"]
-    groups: dict[tuple[str, str], list[ConditionSummary]] = {}
-    for condition in in_order(conditions):
-        variant, labels = variants.get(condition["run"], condition["run"]), named(condition["labels"], names)
-        key = (f"{variant}, {labels}" if labels else variant, str(condition["labels"]["forcing"]))
-        groups.setdefault(key, []).append(condition)
-    order = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in groups))}
-    cells = []
-    for (name, forcing), runs in sorted(
-        groups.items(), key=lambda item: (order[item[0][0]], list(CELLS).index(item[0][1]))
-    ):
-        in_cell = records["run"].isin([run["run"] for run in runs]) & (records["condition"] == runs[0]["condition"])
-        cells.append(CellRuns(name, forcing, runs, records[in_cell]))
-    return cells
-
-
-def cells_table(cells: Sequence[CellRuns]) -> Rows:
-    """Tabulate cells, a row for each variant and forcing."""
+def cells_table(cells: Sequence[Group]) -> Rows:
+    """Tabulate cells by variant and forcing."""
     head = ["Variant" if any(len(cell.runs) > 1 for cell in cells) else "Run", "Actions", "States", "Answer right"]
     head += [WITHOUT, "States right", "Actions right", "Values right"]
     table = [[*head, "First error: wrong action", "First error: lost state"]]
-    for cell in cells:
-        roles = cell.rows["first_error_role"]
-        right = [run["right"] for run in cell.runs if run["right"] is not None]
+    for name, cell in zip(cell_names(cells), cells):
+        roles = cell.records["first_error_role"]
         table.append(
             [
-                cell.name,
-                *CELLS[cell.forcing],
-                _rate_text(right),
-                baselines.best(cell.runs) if right else "",
-                *(_rate_text(cell.rates(kind)) for kind in ("states", "actions", "returns")),
+                name,
+                *CELLS[str(cell.labels["forcing"])],
+                _rates_text([run["right"] for run in cell.runs if run["right"] is not None]),
+                baselines.best(cell.runs) if cell.scored else "",
+                *(_rates_text(_rates(cell, kind)) for kind in ("states", "actions", "returns")),
                 _share(cell, (roles != "") & ~roles.isin(LOST)),
                 _share(cell, roles.isin(LOST)),
             ]
@@ -141,8 +106,13 @@ def cells_table(cells: Sequence[CellRuns]) -> Rows:
     return table
 
 
-def _rate_text(rates: Sequence[Estimate]) -> str:
-    """Write a rate with its interval; of several seeds, their mean and each."""
+def _rates(cell: Group, kind: str) -> list[Estimate]:
+    """Return runs' rates per frame, unless all frames were fed."""
+    return [run["per_frame"][kind] for run in cell.runs if kind in run["per_frame"]]
+
+
+def _rates_text(rates: Sequence[Estimate]) -> str:
+    """Write a rate with its interval; of several seeds, the mean and each."""
     if len(rates) < 2:
         return percent(rates[0] if rates else None)
     over_seeds = mean([seed.mean for seed in rates])
@@ -150,35 +120,32 @@ def _rate_text(rates: Sequence[Estimate]) -> str:
     return f"{100 * over_seeds.mean:.0f} %\n{interval(over_seeds.low, over_seeds.high)}\nseeds {each} %"
 
 
-def _share(cell: CellRuns, outcomes: pd.Series) -> str:
-    """Write the share of a cell's traces with an outcome, and their number."""
+def _share(cell: Group, outcomes: pd.Series) -> str:
+    """Write the share and number of a cell's traces with an outcome."""
     if outcomes.empty:
         return ""
-    runs = outcomes.groupby(cell.rows["run"], sort=False)
-    rates = [rate(of_run.tolist(), cell.rows["cluster"][of_run.index].tolist()) for _, of_run in runs]
-    return f"{_rate_text(rates)}\n{outcomes.sum()} of {len(outcomes)} traces"
+    runs = cell.records.assign(outcome=outcomes).groupby("run", sort=False)
+    rates = [rate(of_run["outcome"], of_run["cluster"]) for _, of_run in runs]
+    return f"{_rates_text(rates)}\n{outcomes.sum()} of {len(outcomes)} traces"
 
 
-def cells_figure(cells: Sequence[CellRuns]) -> Figure:
-    """Draw states right where actions are written or fed, and actions right where states are."""
+def cells_figure(cells: Sequence[Group]) -> Figure:
+    """Draw right states by forcing of actions, and right actions by that of states."""
     from remedy.eval.tables import plotting
-    from remedy.eval.tables.colours import COLOURS
 
-    names = list(dict.fromkeys(cell.name for cell in cells))
+    names = list(dict.fromkeys(cell_names(cells)))
     figure, axes = plotting.panels(2)
     kinds = [("states", "action_forced", "actions fed"), ("actions", "state_forced", "states fed")]
     width = 0.8 / len(names)  # of a bar; the rest separates the ticks
     for panel, (kind, alone, fed) in zip(axes, kinds):
         ticks = {"free": (0, "all written"), alone: (1, fed), "teacher_forced": (2, "one step")}
-        for cell in cells:
-            rates = cell.rates(kind)
-            if cell.forcing not in ticks or not rates:
+        for name, cell in zip(cell_names(cells), cells):
+            rates, forcing, number = _rates(cell, kind), str(cell.labels["forcing"]), names.index(name)
+            if forcing not in ticks or not rates:
                 continue
-            number = names.index(cell.name)
-            centre = ticks[cell.forcing][0] + (number - (len(names) - 1) / 2) * width
-            colour = COLOURS[number % len(COLOURS)]
+            centre = ticks[forcing][0] + (number - (len(names) - 1) / 2) * width
             height = sum(seed.mean for seed in rates) / len(rates)
-            panel.bar([centre], [height], width=0.88 * width, color=colour, alpha=0.6, label=cell.name)
+            panel.bar([centre], [height], width=0.88 * width, color=plotting.colour(number), alpha=0.6, label=name)
             for index, seed in enumerate(rates):
                 beside = centre + (index - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
                 ends = [[seed.mean - seed.low], [seed.high - seed.mean]]

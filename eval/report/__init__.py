@@ -1,1 +1,1 @@
-"""Reports: Markdown and one HTML page from records and measurements."""
+"""Reports on records and measurements, as Markdown and HTML."""

@@ -1,4 +1,4 @@
-"""Verdicts on results by example that other harnesses wrote."""
+"""Verdicts on results of other harnesses."""
 
 from __future__ import annotations
 
@@ -34,28 +34,24 @@ def compare_logs(
 ) -> Report:
     """Compare two logs, or two folders of logs, task by task.
 
-    Several logs of a task are seeds. Examples are paired by name, and by content where a log has its digest. All tasks
+    Several logs of a task are seeds. Examples are paired by name, and by content if logs have digests of it. All tasks
     share one level (Holm).
 
     Raises:
-        UserError: as `read_logs`; or the sides share a log, no task, or no example of one.
+        UserError: as `read_logs`; or the sides share a log, or no task, or no example of a task.
     """
     if on_both := {log.resolve() for log in log_files(baseline)} & {log.resolve() for log in log_files(treatment)}:
         raise UserError(f"{min(on_both)}: is on both sides: give logs of two models")
     names = side_names(baseline, treatment)
-    sides = [
-        read_logs(path, options or LogOptions()).assign(variant=side)
-        for path, side in ((baseline, "baseline"), (treatment, "treatment"))
-    ]
+    paths = {"baseline": baseline, "treatment": treatment}
+    sides = [read_logs(path, options or LogOptions()).assign(variant=side) for side, path in paths.items()]
     tasks_of = [list(side["task"].unique()) for side in sides]
     tasks = [task for task in tasks_of[0] if task in tasks_of[1]]
     if not tasks:
-        lists = [", ".join(map(repr, own_tasks)) for own_tasks in tasks_of]
-        raise UserError(
-            f"{treatment}: has results of {lists[1]}, and {baseline} of {lists[0]}: the sides share no task"
-        )
+        before, after = (", ".join(map(repr, own_tasks)) for own_tasks in tasks_of)
+        raise UserError(f"{treatment}: has results of {after}, and {baseline} of {before}: the sides share no task")
     remarks = []
-    for path, side, own_tasks in zip((baseline, treatment), sides, tasks_of):
+    for path, side, own_tasks in zip(paths.values(), sides, tasks_of):
         remarks += [f"{task} is in {path} alone: left out." for task in own_tasks if task not in tasks]
         if len(unscored := side.loc[side["right"].isna(), "example"]):
             remarks.append(
@@ -66,8 +62,8 @@ def compare_logs(
     comparisons = []
     for task in tasks:
         name = task if len(tasks) > 1 else f"{names[1]} in place of {names[0]}{f' on {task}' if task else ''}"
-        before, after = (Side(run=side, where={"task": task}) for side in ("baseline", "treatment"))
-        comparison = Comparison(mitigation=name, baseline=before, treatment=after, margin=margin, solved_at=solved_at)
+        runs = {side: Side(run=side, where={"task": task}) for side in paths}
+        comparison = Comparison.model_validate({"mitigation": name, **runs, "margin": margin, "solved_at": solved_at})
         comparisons.append(comparison)
         of_task, where = records[records["task"] == task], comparison.where
         lines = *_unpaired(of_task, where), *list(_alike(of_task, where, len(tasks) == 1))[:1], *_unlike(of_task)
@@ -76,18 +72,14 @@ def compare_logs(
     scored = records.dropna(subset="right").astype({"right": bool})
     failure = scored["right"].map({True: "", False: "wrong"})
     decided = compute_verdicts(comparisons, scored.assign(**NEUTRAL, failure=failure))
-    verdicts = [each._replace(comparison=each.comparison.model_copy(update=named)) for each in decided]
+    verdicts = [verdict._replace(comparison=verdict.comparison.model_copy(update=named)) for verdict in decided]
     return Report(verdicts, remarks, [], pd.DataFrame(), [])
 
 
 def _unpaired(records: pd.DataFrame, where: str) -> Iterator[str]:
-    """Yield a line if some log does not score all examples of a task.
-
-    Raises:
-        UserError: none is left, or metrics or clusters differ.
-    """
+    """Yield a line if a log lacks examples; refuse sides that cannot be paired."""
     if records["metric"].nunique() > 1:
-        scored = " and ".join(f"{name!r}" for name in records["metric"].unique())
+        scored = " and ".join(map(repr, records["metric"].unique()))
         raise UserError(f"{where}: the sides are scored by {scored}: name one by --metric")
     examples = records.groupby("example")
     logs, clusters = examples["right"].count(), examples["cluster"].nunique()
@@ -104,11 +96,7 @@ def _unpaired(records: pd.DataFrame, where: str) -> Iterator[str]:
 
 
 def _alike(records: pd.DataFrame, where: str, alone: bool) -> Iterator[str]:
-    """Yield a line for every two logs that agree, or nearly, on what both score.
-
-    Raises:
-        UserError: logs are proven copies: no two seeds, or no two sides if the task is `alone`.
-    """
+    """Yield a line for every two logs that nearly agree; refuse proven copies."""
     scored = records.dropna(subset="right").assign(outcome=records["answer"] + records["right"].map(str))
     logs = scored.pivot(index="example", columns=["variant", "file", "run"], values="outcome")
     for first, second in combinations(logs, 2):
@@ -136,7 +124,7 @@ def _alike(records: pd.DataFrame, where: str, alone: bool) -> Iterator[str]:
 
 
 def _unlike(records: pd.DataFrame) -> Iterator[str]:
-    """Yield a line for every setting, and for prompts, in which logs differ."""
+    """Yield a line for every setting in which logs differ, and one for prompts."""
     logs = records.drop_duplicates("run").set_index("run")["settings"]
     logs = logs[logs.map(bool)]
     by_key = {
@@ -154,7 +142,7 @@ def _unlike(records: pd.DataFrame) -> Iterator[str]:
 
 
 def side_names(first: Path, second: Path) -> tuple[str, str]:
-    """Name two sides by their files, or by the first folders above that differ."""
+    """Name two sides by the lowest parts of their paths that differ."""
     for before, after in zip((first, *first.parents), (second, *second.parents)):
         if before.stem and after.stem and before.stem != after.stem:
             return before.stem, after.stem

@@ -1,11 +1,11 @@
-"""Comparisons as an experiment declares them: mitigations with their baselines."""
+"""Comparisons that an experiment declares: mitigations with their baselines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.stats import BAR, MARGIN, Question
@@ -39,7 +39,7 @@ class Comparison(Settings):
     """The records with it."""
     margin: float = Field(default=MARGIN, gt=0, lt=1)
     """A treatment is *as good* if it loses less than this (0.02: 2 points)."""
-    solved_at: float | Literal["above chance"] = Field(default=BAR)
+    solved_at: Annotated[float, Field(gt=0, lt=1)] | Literal["above chance"] = BAR
     """A run solves the task if the lower end of its rate's 95 % interval reaches this; `above chance`: the best rate without a model
     (a guess, the start given back, one answer for all)."""
     asks: Question | None = None
@@ -47,13 +47,6 @@ class Comparison(Settings):
     seeds a side (six for paired runs), `solved` below."""
     primary: bool = False
     """The experiment's main comparison, judged at the full level whatever the number of others."""
-
-    @field_validator("solved_at")
-    @classmethod
-    def _share(cls, value: float | str) -> float | str:
-        if not isinstance(value, str) and not 0 < value < 1:
-            raise ValueError(f"{value} is no share between 0 and 1, and not 'above chance'")
-        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Comparison:
@@ -80,10 +73,10 @@ def one_primary(comparisons: Sequence[Comparison]) -> None:
 
 
 def refuse_idle(comparison: Comparison) -> None:
-    """Raise a ConfigError if a diagnosis has settings that only a verdict takes."""
-    idle = [key for key in ("primary", "margin", "solved_at", "asks") if key in comparison.model_fields_set]
-    if idle:
-        raise ConfigError(
-            f"{comparison.where}: {idle[0]} does nothing: its sides are fed different roles, which makes it a diagnosis without "
-            "a verdict"
-        )
+    """Raise a ConfigError if a diagnosis has settings of a verdict."""
+    for key in ("primary", "margin", "solved_at", "asks"):
+        if key in comparison.model_fields_set:
+            raise ConfigError(
+                f"{comparison.where}: {key} does nothing: its sides are fed different roles, which makes it a diagnosis without "
+                "a verdict"
+            )

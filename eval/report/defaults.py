@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.schema import LabelValue, rank
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Aim, Comparison, Side
-from remedy.eval.tables.sections import in_order, named, text, varying
+from remedy.eval.tables.sections import in_order, joined, named, text, varying
 
 AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
     "rewrite": ("strings", {"characters"}),
@@ -18,27 +18,26 @@ AIMS: dict[str, tuple[Aim, set[LabelValue]]] = {
     "spacing": ("token budget", set()),
     "forcing": ("wrong action", {"control_flow"}),
 }
-"""The failure that a label is meant for, and for which values; an empty set: any."""
+"""The failure that a label's values are meant for; an empty set: any value."""
 
 
 def default_comparisons(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
-    """Compare variants with the baseline, and conditions with the plainest of their variant.
+    """Compare variants with the baseline, and conditions with their variant's plainest.
 
-    `baselines`: declared variants or runs; a diagnostic without one takes its first.
+    `baselines`: declared variants or runs; by default a diagnostic's first variant.
     """
     comparisons: list[Comparison] = []
     for diagnostic, of_diagnostic in by_diagnostic(conditions).items():
         kind = DIAGNOSTICS.find(diagnostic)
-        compared = () if kind is None else kind.compared
         comparisons += between_variants(of_diagnostic, baselines)
-        comparisons += within_variants(of_diagnostic, [label for label in compared if label != "forcing"])
+        comparisons += within_variants(of_diagnostic, kind.compared if kind else ())
     return comparisons
 
 
 def diagnoses(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
-    """Compare what each variant is fed with what it is fed least.
+    """Compare each variant's forcings with the one that feeds least.
 
-    An oracle is no mitigation; a constraint, which needs no true trace, is one.
+    A constraint, which needs no true trace, is a mitigation; forcing is not.
     """
     traces = [condition for condition in conditions if not condition["labels"]["answer_only"]]
     groups = by_diagnostic(traces).values()
@@ -47,14 +46,12 @@ def diagnoses(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
 
 def baseline_of(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> str:
     """Return the variant that others are compared with."""
-    declared = [
-        condition["variant"] for condition in conditions if {condition["run"], condition["variant"]} & {*baselines}
-    ]
-    return (declared or [conditions[0]["variant"]])[0]
+    declared = (condition for condition in conditions if {condition["run"], condition["variant"]} & {*baselines})
+    return next(declared, conditions[0])["variant"]
 
 
 def by_diagnostic(conditions: Sequence[ConditionSummary]) -> dict[str, list[ConditionSummary]]:
-    """Group the scored conditions by diagnostic."""
+    """Group scored conditions by diagnostic."""
     groups: dict[str, list[ConditionSummary]] = {}
     for condition in conditions:
         if condition["right"] is not None:
@@ -63,25 +60,23 @@ def by_diagnostic(conditions: Sequence[ConditionSummary]) -> dict[str, list[Cond
 
 
 def between_variants(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
-    """Compare every other variant with the baseline, in shared conditions."""
+    """Compare variants with the baseline in shared conditions."""
     first = baseline_of(conditions, baselines)
     ordered = _one_each(in_order(conditions))
-    of_baseline = {_labels(each): each for each in ordered if each["variant"] == first}
-    pairs = [
-        (of_baseline[key], each)
-        for each in ordered
-        if each["variant"] != first and (key := _labels(each)) in of_baseline
+    of_baseline = {_labels(condition): condition for condition in ordered if condition["variant"] == first}
+    treatments = [
+        condition for condition in ordered if condition["variant"] != first and _labels(condition) in of_baseline
     ]
-    names = varying([treatment for _, treatment in pairs])
-    comparisons = []
-    for baseline, treatment in pairs:
-        name, labels = treatment["variant"], named(treatment["labels"], names)
-        comparisons.append(_comparison(f"{name} ({labels})" if labels else name, "any", baseline, treatment))
+    names, comparisons = varying(treatments), []
+    for treatment in treatments:
+        labels = named(treatment["labels"], names)
+        name = treatment["variant"] + (f" ({labels})" if labels else "")
+        comparisons.append(_comparison(name, "any", of_baseline[_labels(treatment)], treatment))
     return comparisons
 
 
 def within_variants(conditions: Sequence[ConditionSummary], compared: Collection[str]) -> list[Comparison]:
-    """Compare conditions with the plainest that differs in one `compared` label alone."""
+    """Compare conditions with their plainest, if one `compared` label differs."""
     groups: dict[tuple[str, frozenset[tuple[str, LabelValue | None]]], list[ConditionSummary]] = {}
     for condition in _one_each(conditions):
         # With names of compared labels: a condition that lacks one differs in more than a value.
@@ -90,7 +85,14 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
     names = [name for name in varying(conditions) if name not in compared]
     comparisons = []
     for (variant, _), group in groups.items():
-        first, *others = sorted(group, key=lambda condition: _plainness(condition["labels"], compared))
+        # Whole traces first, then by each label's order.
+        first, *others = sorted(
+            group,
+            key=lambda condition: (
+                condition["labels"]["answer_only"],
+                *(rank(name, condition["labels"].get(name, "")) for name in compared),
+            ),
+        )
         for other in others:
             before, after = first["labels"], other["labels"]
             # Without a trace there are no states, so that spacing and locals mean nothing.
@@ -99,15 +101,16 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
             if len(changed) == 1:
                 label, value = changed[0], after[changed[0]]
                 change = label if value is True else f"{label} {text(value)} in place of {text(before[label])}"
-                start = f"{', '.join(filter(None, (variant, named(after, names))))}: " if len(groups) > 1 else ""
+                start = f"{joined(', ', variant, named(after, names))}: " if len(groups) > 1 else ""
                 aim, values = AIMS.get(label, ("any", set()))
-                aim = aim if not values or value in values else "any"
-                comparisons.append(_comparison(start + change, aim, first, other))
+                comparisons.append(
+                    _comparison(start + change, aim if not values or value in values else "any", first, other)
+                )
     return comparisons
 
 
 def _one_each(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
-    """List each of a variant's conditions once, whichever run has it."""
+    """List each of a variant's conditions once."""
     first: dict[tuple[str, frozenset[tuple[str, LabelValue]]], ConditionSummary] = {}
     for condition in conditions:
         first.setdefault((condition["variant"], _labels(condition)), condition)
@@ -124,8 +127,3 @@ def _comparison(name: str, aim: Aim, baseline: ConditionSummary, treatment: Cond
         for side in (baseline, treatment)
     )
     return Comparison(mitigation=name, failure=aim, baseline=first, treatment=second)
-
-
-def _plainness(labels: Mapping[str, LabelValue], compared: Collection[str]) -> tuple[object, ...]:
-    """Return a sort key: whole traces first, then by each label's order."""
-    return (labels["answer_only"], *(rank(name, labels.get(name, "")) for name in compared))

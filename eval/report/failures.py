@@ -1,4 +1,4 @@
-"""Sections on failures: classes, operations, first errors, constraints, and what moved."""
+"""Report sections on failures."""
 
 from __future__ import annotations
 
@@ -11,27 +11,21 @@ from remedy.data_gen.roles import Role
 from remedy.eval.records.failures import Failure
 from remedy.eval.records.schema import OUT_OF
 from remedy.eval.records.summary import counts, pooled_of
-from remedy.eval.report.groups import Group, starts, table
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.verdicts import Verdict
+from remedy.eval.tables.groups import Group, row_starts, table
 from remedy.eval.tables.sections import FAILURES, Rows, Section, mean_of, tidied
 
 IN_STRING, ANOTHER = "any, in a string's text", "After another occurrence"
 
 
 def failure_sections(name: str, groups: Sequence[Group]) -> list[Section]:
-    """Make the sections on one diagnostic's failures."""
     scored = [group for group in groups if group.scored]
-    operations = sorted({kind for group in scored for kind in group.counts("operation")})
-    wrong_actions = sorted({kind for group in groups for kind in group.counts("wrong_action")})
     tables = {
         "failure classes": (class_table(scored) if any(group.counts("failure") for group in scored) else [], "classes"),
-        "failures by operation": (
-            count_table(scored, "operation", operations) if len(operations) > 1 else [],
-            "operations",
-        ),
+        "failures by operation": (count_table(scored, "operation"), "operations"),
         "first errors by role": (hazard_table(groups), "hazards"),
-        "wrong actions by control flow": (count_table(groups, "wrong_action", wrong_actions), "actions"),
+        "wrong actions by control flow": (count_table(groups, "wrong_action"), "actions"),
         "what constraints cut": (constraint_table(groups), "constraint"),
     }
     return [
@@ -41,16 +35,17 @@ def failure_sections(name: str, groups: Sequence[Group]) -> list[Section]:
     ]
 
 
-def count_table(groups: Sequence[Group], column: str, kinds: Sequence[str]) -> Rows:
+def count_table(groups: Sequence[Group], column: str) -> Rows:
     def count(kind: str, group: Group) -> str:
         return f"{group.counts(column).get(kind, 0):,}"
 
-    columns = {kind.capitalize(): partial(count, kind) for kind in kinds}
-    return table([group for group in groups if group.counts(column)], {"Examples": _examples, **columns})
+    groups = [group for group in groups if group.counts(column)]
+    kinds = sorted({kind for group in groups for kind in group.counts(column)})
+    return table(groups, {"Examples": _examples, **{kind.capitalize(): partial(count, kind) for kind in kinds}})
 
 
 def class_table(groups: Sequence[Group]) -> Rows:
-    """Count examples by failure class, all seeds together."""
+    """Count examples of all seeds by failure class."""
 
     def count(kind: str, group: Group) -> str:
         return f"{(group.records['failure'] == kind).sum():,}"
@@ -71,7 +66,7 @@ def _examples(group: Group) -> str:
 def hazard_table(groups: Sequence[Group]) -> Rows:
     """Tabulate first errors by role, per frame and per token."""
     rows = [["Recipe", "Condition", "Role", "First errors", ANOTHER, "Tokens written", "Per frame", "Per 1,000 tokens"]]
-    for start, group in zip(starts(groups), groups):
+    for start, group in zip(row_starts(groups), groups):
         for role, column in OUT_OF.items():
             errors = int((group.records["first_error_role"] == role.label).sum())
             if errors and group.records[column].sum():
@@ -124,7 +119,7 @@ def moved_sections(verdicts: Sequence[Verdict]) -> list[Section]:
     for verdict in verdicts:
         if verdict.comparison.metric == "answer" and not set(verdict.moved.index) | set(verdict.moved) <= {""}:
             moved = verdict.moved.reindex(columns=["", *filter(None, verdict.moved)], fill_value=0)
-            for kind in [*(kind for kind in Failure if kind in moved.index), *([""] if "" in moved.index else [])]:
+            for kind in [kind for kind in (*Failure, "") if kind in moved.index]:
                 after = moved.loc[kind]
                 right = f"{after['']:,}\n{after[''] / after.sum():.0%}"
                 still = f"{after.get(kind, 0):,}" if kind else ""

@@ -1,32 +1,33 @@
-"""Fairness of comparisons: what was unequal, and if sides may be compared at all."""
+"""Fairness of comparisons: unequal budgets, and sides that cannot be compared."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from remedy.eval.report.comparison import Comparison
-from remedy.eval.report.planned import MissingRun, departures, named
+from remedy.eval.report.planned import MissingRun, departures, first_names
 from remedy.eval.report.verdicts import Verdict
 from remedy.eval.stats import VerdictWord
+from remedy.eval.tables.sections import joined, text
 
 Request = Mapping[str, Any]
-"""The content of an evaluation's request: `checkpoint` and, of runs that were trained here, `training`."""
+"""An evaluation's request: `checkpoint`, and `training` of runs trained here."""
 TOLERANCES = {"tokens": 0.05, "FLOPs": 0.05, "parameters": 0.1, "state": 0.1, "state a token": 0.1}
-"""Relative differences up to which numbers count as equal: no two seeds read the same number of tokens of random lengths,
-and widths in multiples of the heads cannot match exactly. Other numbers must be equal."""
+"""Relative differences of numbers that count as equal: seeds draw random lengths, and widths are multiples of the heads.
+Others must be equal."""
 MOST_CUT = 0.05
-"""The share of either side's examples that its own limit may truncate, if the sides' limits differ."""
+"""The share of a side's examples that may be truncated if the sides' limits differ."""
 LIMITS = ("max_new_tokens", "longest sequence of the server")
 LEARNING_RATE = "train.learning_rate"
 _OTHERWISE_SAID = {"diagnostics", "set", "split", "trained_on", "batch_size", "precision", "threads"}
-"""Settings that are not compared as they stand: conditions hold the first ones, and the last ones count by their effect."""
+"""Settings not compared as they stand: the first are in conditions, the last count by their effect."""
 _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 
 
-def check_fairness(
+def with_fairness(
     verdict: Verdict,
     requests: Sequence[Request],
     missing: Sequence[MissingRun] = (),
@@ -34,22 +35,21 @@ def check_fairness(
     plans: Sequence[Mapping[str, Any]] = (),
     others: Sequence[Comparison] = (),
 ) -> Verdict:
-    """Add remarks on a verdict's sides; take its word where they must not be compared.
+    """Add remarks on a verdict's sides; make it inconclusive if they cannot be compared.
 
     `partial`: judge without missing runs. `plans`, `others`: as in `departures`.
     """
     before, after = (
-        [
-            request
-            for request in requests
-            if request["run"] in runs and (slugs is None or not slugs.isdisjoint(request["conditions"]))
-        ]
-        for runs, slugs in zip(verdict.runs, verdict.conditions or (None, None))
+        [request for request in requests if request["run"] in runs and not slugs.isdisjoint(request["conditions"])]
+        for runs, slugs in zip(verdict.runs, verdict.conditions)
     )
     differing = unequal(before, after)
     remarks = [f"unequal: {'; '.join(differing)}"] if differing else []
-    refused = _cut(verdict, before, after) or _counted_twice(before, after)
-    refused = refused or ("" if partial else _incomplete(verdict, missing))
+    refused = (
+        _cut(verdict, before, after)
+        or _counted_twice(before, after)
+        or ("" if partial else _incomplete(verdict, missing))
+    )
     if refused:
         verdict = verdict._replace(word=verdict.word and VerdictWord.INCONCLUSIVE, of_runs=VerdictWord.INCONCLUSIVE)
     seeds = {request["run"]: (request.get("training") or {}).get("seed") for request in (*before, *after)}
@@ -58,16 +58,14 @@ def check_fairness(
 
 
 def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """List the facts (of numbers, means) that differ: `steps 1,600 against 800`, treatment first."""
+    """List facts that differ, treatment first: `steps 1,600 against 800`."""
     trained = [any((request.get("training") or {}).get("steps") for request in side) for side in (treatment, baseline)]
     differences = []
     if trained[0] != trained[1]:
         differences.append(f"only the {'treatment' if trained[0] else 'baseline'} was trained here")
     sides = [[facts(request, all(trained)) for request in side] for side in (treatment, baseline)]
-    runs = [run for side in sides for run in side]
-    for name in runs[-1] if all(sides) else ():
-        if not all(name in run for run in runs):
-            continue
+    runs = list(chain(*sides))
+    for name in [name for name in runs[-1] if all(name in run for run in runs)] if all(sides) else ():
         values = [[run[name] for run in side] for side in sides]
         if isinstance(values[0][0], str):
             first, second = (", ".join(sorted(set(side))) for side in values)
@@ -81,42 +79,38 @@ def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[s
 
 
 def facts(request: Request, trained: bool) -> dict[str, Any]:
-    """Collect what should be equal between runs; `trained`: also what training took."""
+    """Collect what should be equal between runs; `trained`: also training budgets."""
     training, checkpoint = request.get("training") or {}, request.get("checkpoint", {})
     properties: dict[str, Any] = {}
     if trained and training:
-        properties = {
-            "FLOPs" if key == "flops" else key: training[key] for key in ("steps", "examples", "tokens", "flops")
-        }
+        properties = {key: training[key] for key in ("steps", "examples", "tokens")} | {"FLOPs": training["flops"]}
         chosen = LEARNING_RATE in training["chosen"]
         properties["learning rate"] = "chosen on validation" if chosen else f"{training['learning_rate']:g}"
     numbers = {"parameters": "parameters", "state_floats": "state", "state_by_length": "state a token"}
-    properties |= {name: checkpoint[key] for key, name in numbers.items() if checkpoint.get(key) is not None}
-    properties |= {
-        "model": served(request.get("backend")) or "run here",
-        "weights": quantised(request).removeprefix("weights ") or "as they are",
+    return {
+        **properties,
+        **{name: checkpoint[key] for key, name in numbers.items() if checkpoint.get(key) is not None},
+        "model": server_text(request.get("backend")) or "run here",
+        "weights": quantisation_text(request).removeprefix("weights ") or "as they are",
+        **_settings(request),
     }
-    return properties | _settings(request)
 
 
 def _settings(request: Request) -> dict[str, str]:
-    """Write an evaluation's settings; batches only where they change rounding."""
-    asked: Mapping[str, object] = request.get("evaluation", {})
-    settings = {key: value for key, value in asked.items() if key not in _OTHERWISE_SAID}
-    precision = request.get("reading", {}).get("precision", _PRECISIONS.get(str(asked.get("precision"))))
-    batch, backend = asked.get("batch_size"), request.get("backend")
+    """Write an evaluation's settings; batches only if they change rounding."""
+    evaluation: Mapping[str, object] = request.get("evaluation", {})
+    settings = {key: value for key, value in evaluation.items() if key not in _OTHERWISE_SAID}
+    precision = request.get("reading", {}).get("precision", _PRECISIONS.get(str(evaluation.get("precision"))))
+    batch, backend = evaluation.get("batch_size"), request.get("backend")
     settings |= {"precision": precision} if precision else {}
     settings |= {"batch_size": batch} if batch and not backend and "bfloat16" in str(precision) else {}
     settings |= {LIMITS[1]: backend["longest"]} if backend else {}
-    return {key: f"{value:,}" if isinstance(value, int) else yaml_text(value) for key, value in settings.items()}
+    return {key: f"{value:,}" if isinstance(value, int) else text(value) for key, value in settings.items()}
 
 
 def _cut(verdict: Verdict, before: Sequence[Request], after: Sequence[Request]) -> str:
-    """Say why sides with other limits may not be compared, if so."""
-    limits = [
-        {tuple(settings.get(key, "") for key in LIMITS) for settings in map(_settings, side)}
-        for side in (before, after)
-    ]
+    """Say why sides with different limits cannot be compared, if so."""
+    limits = [{tuple(map(_settings(request).get, LIMITS)) for request in side} for side in (before, after)]
     if limits[0] == limits[1] or max(verdict.truncated) <= MOST_CUT:
         return ""
     shares = [f"{100 * cut:.0f} % of the {name}'s" for name, cut in zip(("baseline", "treatment"), verdict.truncated)]
@@ -127,25 +121,24 @@ def _incomplete(verdict: Verdict, missing: Sequence[MissingRun]) -> str:
     sides = verdict.comparison.baseline, verdict.comparison.treatment
     lacking = [
         str(run)
-        for side, slugs in zip(sides, verdict.conditions or (frozenset[str](),) * 2)
+        for side, slugs in zip(sides, verdict.conditions)
         for run in missing
         if side.run in (run.run, run.variant) and not (run.conditions and slugs.isdisjoint(run.conditions))
     ]
-    return f"missing: {named(list(dict.fromkeys(lacking)))} (--partial judges the others)" if lacking else ""
+    return f"missing: {first_names(list(dict.fromkeys(lacking)))} (--partial judges the others)" if lacking else ""
 
 
 def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """Remark on runs of two names that are one model."""
+    """Remark on runs with the same weights."""
     twins = _twins([*baseline, *treatment])
-    return [f"the same weights: {named([f'{first} and {second}' for first, second in twins])}"] if twins else []
+    return [f"the same weights: {first_names([f'{first} and {second}' for first, second in twins])}"] if twins else []
 
 
 def _counted_twice(*sides: Sequence[Request]) -> str:
-    """Say which seeds of a side are one training, if any."""
-    for twins in map(_twins, sides):
-        if twins:
-            return f"{named(sorted({run for pair in twins for run in pair}))} have the same weights, and are no seeds"
-    return ""
+    """Say which seeds of a side are one training, if so."""
+    twins = next(filter(None, map(_twins, sides)), [])
+    names = first_names(sorted({run for pair in twins for run in pair}))
+    return f"{names} have the same weights, and are no seeds" if twins else ""
 
 
 def _twins(requests: Sequence[Request]) -> list[tuple[str, str]]:
@@ -153,24 +146,14 @@ def _twins(requests: Sequence[Request]) -> list[tuple[str, str]]:
     return [(first, second) for first, second in combinations(runs, 2) if runs[first] and runs[first] == runs[second]]
 
 
-def as_it_is(request: Request) -> bool:
-    """Say if a run is of a model that no seed could change.
-
-    An untrained decoder of this package is not one: its random weights have a seed.
-    """
+def has_no_seed(request: Request) -> bool:
+    """Say if a run's model has no seed: untrained, and no decoder of this package."""
     training = request.get("training")
     return training is not None and not training["steps"] and not request["checkpoint"]["mixers"]
 
 
-def yaml_text(value: object) -> str:
-    """Write a setting's value as in YAML."""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(yaml_text, value))
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def served(backend: Mapping[str, Any] | None) -> str:
-    """Name the server that ran the model, and say if its batch matters."""
+def server_text(backend: Mapping[str, Any] | None) -> str:
+    """Write the server that ran the model, and if batches change its results."""
     if backend is None:
         return ""
     invariant = {"on": "batch-invariant", "declared": "batch-invariant as declared", "off": "not batch-invariant"}
@@ -178,15 +161,13 @@ def served(backend: Mapping[str, Any] | None) -> str:
     return f"served by {backend['server']} {backend['version']}, {invariance}"
 
 
-def quantised(request: Request) -> str:
-    """Write the bits of quantised weights."""
+def quantisation_text(request: Request) -> str:
     return f"weights in 4 bits ({request['quantization'].upper()})" if "quantization" in request else ""
 
 
-def state(checkpoint: Mapping[str, Any]) -> str:
-    """Write a state's numbers, fixed and per token: `128`, `256 a token`."""
+def state_size(checkpoint: Mapping[str, Any]) -> str:
+    """Write the size of a recurrent state or cache: `128`, `256 a token`."""
     fixed, growing = checkpoint.get("state_floats"), checkpoint.get("state_by_length")
     if fixed is None:
         return ""
-    parts = [f"{fixed:,}" if fixed or not growing else "", f"{growing:,} a token" if growing else ""]
-    return " + ".join(filter(None, parts))
+    return joined(" + ", f"{fixed:,}" if fixed or not growing else "", f"{growing:,} a token" if growing else "")

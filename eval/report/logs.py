@@ -1,6 +1,6 @@
-"""Results by example that other harnesses wrote: lm-eval samples, inspect_ai logs, or tables.
+"""Results of other harnesses: lm-eval samples, inspect_ai logs, or tables.
 
-Logs are strangers' files: kind, bytes and examples are bounded before they are read.
+Logs are untrusted: kind, bytes and examples are bounded before they are read.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ KINDS = (*TABLES, ".json", ".eval")
 ZSTANDARD = 93
 """The number of zstd among ZIP compressions; Python's `zipfile` reads it from 3.14 on."""
 MOST_BYTES = 2**30
-"""Bytes of a log, unpacked: more may fill the memory."""
+"""Bytes of a log, unpacked: more may exhaust memory."""
 MOST_JSON = 2**27
 """Bytes of a line, or of a file of an archive: Python's objects may take 30 times as many."""
 MOST_ROWS = 500_000
-"""Rows of a Parquet file, about 1 GB in memory: a small file may hold any number of equal rows."""
+"""Rows of a Parquet file, about 1 GB in memory: compression may hide any number of equal rows."""
 INSPECT = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Letters of inspect_ai's scores, with the values of its own metrics."""
+"""Letters of inspect_ai's scores, with its values."""
 _WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(("", "na", "none", "null"), math.nan)
 """Scores as texts in tables; NaN for none."""
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zlib.error, csv.Error)
@@ -44,9 +44,10 @@ _DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFErro
 
 
 class LogOptions(NamedTuple):
-    """Options for reading logs. `metric`: a score's name, perhaps with lm-eval's filter (`exact_match,strict-match`).
+    """Options for reading logs.
 
-    `cluster`: a field whose equal values are one cluster. `right_from`: the least right score.
+    `metric`: a score, perhaps with lm-eval's filter (`exact_match,strict-match`). `cluster`: a field that names
+    clusters. `right_from`: the least right score.
     """
 
     metric: str = ""
@@ -55,7 +56,7 @@ class LogOptions(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One example of a log; texts are empty where the log does not tell."""
+    """One example of a log; unknown texts are empty."""
 
     where: str
     """The file, and the line or name in it."""
@@ -81,8 +82,7 @@ def read_logs(path: Path, options: LogOptions) -> pd.DataFrame:
     Columns: those of `Row`, `file`, `metric`, `example` (name and content), `cluster`, `right` (None without a score).
 
     Raises:
-        UserError: a log is missing, unreadable, too large or failed; a score or cluster must be named; or a score is neither
-            right nor wrong.
+        UserError: a log is missing, unreadable, too large or failed; an option is needed; or a score is no right or wrong.
     """
     tables = [table for file in log_files(path) if len(table := _read_log(file, options))]
     if not tables:
@@ -94,7 +94,7 @@ def read_logs(path: Path, options: LogOptions) -> pd.DataFrame:
 
 
 def log_files(path: Path) -> list[Path]:
-    """List the logs below a folder, or the one log."""
+    """List a folder's logs, or the one log."""
     if not path.is_dir():
         return [path]
     no_logs = (".", "results_", "logs.json", "eval-set.json")  # settings of lm-eval, and inspect_ai's lists of logs
@@ -103,7 +103,7 @@ def log_files(path: Path) -> list[Path]:
 
 @contextmanager
 def _readable(where: str) -> Iterator[None]:
-    """Raise errors of a damaged log as one UserError with its place."""
+    """Turn errors of a damaged log into a UserError that names the place."""
     try:
         yield
     except (*_DAMAGED, zipfile.BadZipFile) as error:
@@ -178,7 +178,7 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def _lm_eval_settings(path: Path) -> tuple[str, dict[str, str]]:
-    """Return the task of `samples_TASK_DATE.jsonl`, and settings from `results_DATE.json` if there."""
+    """Return the task of `samples_TASK_DATE.jsonl`, and settings of `results_DATE.json`."""
     task, _, date = path.stem.removeprefix("samples_").rpartition("_")
     beside = path.with_name(f"results_{date}.json")
     if not beside.is_file():
@@ -190,7 +190,7 @@ def _lm_eval_settings(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def _inspect_settings(path: Path, log: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the task and settings of an inspect_ai log that ended."""
+    """Return the task and settings of a finished inspect_ai log."""
     if log["status"] != "success":
         raise UserError(f"{path}: the log's status is {log['status']!r}: give one that ended")
     if not isinstance(task := log["eval"]["task"], str):
@@ -241,7 +241,7 @@ def _table_row(where: str, row: Mapping[str, Any]) -> Row:
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows as texts, so that no id becomes a number."""
+    """Yield rows as texts, so that no id becomes a number."""
     csv.field_size_limit(MOST_BYTES)  # a value may be a whole answer
     rows = csv.DictReader(StringIO(read_text(path, MOST_BYTES, "utf-8-sig"), ""), strict=True)
     names = list(rows.fieldnames or ())
@@ -254,7 +254,7 @@ def _csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows in batches: a stored value may be that of all rows."""
+    """Yield rows, read in batches: one stored value may repeat in all rows."""
     with ParquetFile(path) as file:
         metadata = file.metadata
         _bound(path, metadata.num_rows, MOST_ROWS, "rows")
@@ -267,7 +267,7 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a file of an archive; pyarrow decompresses zstd."""
+    """Read a file of an archive; pyarrow decompresses zstd."""
     info = archive.getinfo(name)
     if info.compress_type != ZSTANDARD:
         return archive.read(info)
@@ -299,7 +299,7 @@ def _cluster(row: Row, field: str) -> str:
 
 
 def _right(row: Row, metric: str, right_from: float | None) -> bool | None:
-    """Judge an example; None without a score (inspect_ai's NaN is null)."""
+    """Judge an example; None without a score."""
     value = row.scores.get(metric)
     value = INSPECT.get(value, _WORDS.get(value.strip().lower(), value)) if isinstance(value, str) else value
     try:

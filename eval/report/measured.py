@@ -1,4 +1,4 @@
-"""Sections on measurements: tokens of traces, and how tokenizers cut strings."""
+"""Report sections on measurements of tokens and tokenizers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from remedy.eval.tables.sections import TOKENS, Rows, Section, interval, text
 _SET = ["benchmark", "tokenizer", "format", "string_encoding"]
 _HEAD = ["Programs", "Tokenizer", "Format", "String encoding"]
 DENSITIES = ("every state in full", "every state as a diff", "wider spacing", "calls stepped over", "nothing fits")
-"""Ways to make a program fit into a limit, each giving up more."""
+"""Ways to fit a program into a limit, each of which gives up more."""
 
 
 def measured_sections(measurements: Sequence[Measurement]) -> list[Section]:
-    """Make the sections on measurements."""
     sections: list[Section] = []
     for number, measurement in enumerate(measurements, start=1):
         suffix = f" ({number})" if len(measurements) > 1 else ""
@@ -38,7 +37,7 @@ def measured_sections(measurements: Sequence[Measurement]) -> list[Section]:
 
 
 def with_total(tokens: pd.DataFrame) -> pd.DataFrame:
-    """Add `tokens`, all that a model writes; missing for untraced programs."""
+    """Add `tokens`, the written ones; missing for untraced programs."""
     return tokens.assign(tokens=tokens[TRACE_COLUMNS].sum(axis=1, min_count=1))
 
 
@@ -65,7 +64,7 @@ def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
 
 
 def densest_table(tokens: pd.DataFrame) -> Rows:
-    """Tabulate programs by the variant that fits."""
+    """Count programs by the variant that fits."""
     whole = tokens[(tokens["variant"] == "fixed") & (tokens["locals"] == "full") & (tokens["spacing"] == 1)]
     fitted = tokens[tokens["variant"] == "densest"].merge(
         whole[[*_SET, "example", "tokens"]], on=[*_SET, "example"], how="left", suffixes=("", "_whole")
@@ -73,8 +72,7 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
     full, diff, spaced, stepped_over, nothing = DENSITIES
     # In this order: the first that holds is what was given up.
     given_up = [~fitted["written"].astype(bool), fitted["call_depth"].notna(), fitted["spacing"] > 1]
-    given_up.append(fitted["locals"] == "full")
-    density = np.select(given_up, [nothing, stepped_over, spaced, full], diff)
+    density = np.select([*given_up, fitted["locals"] == "full"], [nothing, stepped_over, spaced, full], diff)
     fitted = fitted.assign(density=pd.Categorical(density, DENSITIES))
     rows = [[*_HEAD, "Written with", "Count", "Median tokens", "Each state in full"]]
     for _, of_set in fitted.groupby(_SET, sort=False):
@@ -86,7 +84,7 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
 
 
 def pattern_table(patterns: pd.DataFrame) -> Rows:
-    """Tabulate the share of uses whose pattern is cut; one function's executions are a cluster."""
+    """Tabulate the share of uses whose pattern is cut, clustered by function."""
     names = list(dict.fromkeys(patterns["tokenizer"]))
     rows = [["Benchmark", "Operation", "Uses", *names]]
     for benchmark, of_benchmark in patterns.groupby("benchmark", sort=False):
@@ -94,7 +92,7 @@ def pattern_table(patterns: pd.DataFrame) -> Rows:
             cells = []
             for name in names:
                 of_tokenizer = group[group["tokenizer"] == name]
-                estimate = rate(of_tokenizer["discontinuous"].astype(bool).tolist(), of_tokenizer["cluster"].tolist())
+                estimate = rate(of_tokenizer["discontinuous"], of_tokenizer["cluster"])
                 cells.append(f"{estimate.mean:.0%}\n{interval(estimate.low, estimate.high)}")
             rows.append([str(benchmark), str(operation), str(len(group) // len(names)), *cells])
     return rows

@@ -1,32 +1,35 @@
-"""The report on evaluations and measurements: findings first, all else folded away.
+"""Report on evaluations and measurements, with verdicts first.
 
-Records (a row for each example, condition and run) become `verdicts` and `groups`, these sections, and sections a page
-(`render`).
+Records become verdicts and groups, these become sections, and `render` writes the sections.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
 
+from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.records.schema import label_columns
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.comparison import Comparison
+from remedy.eval.report.defaults import baseline_of, by_diagnostic, default_comparisons, diagnoses
 from remedy.eval.report.failures import failure_sections, moved_sections
-from remedy.eval.report.fairness import as_it_is, check_fairness
-from remedy.eval.report.groups import grouped
+from remedy.eval.report.fairness import has_no_seed, with_fairness
 from remedy.eval.report.measured import measured_sections
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.planned import MissingRun, missing_runs, named, read_plans, read_selection
+from remedy.eval.report.planned import MissingRun, first_names, missing_runs, read_plans, read_selection
 from remedy.eval.report.reading import Evaluations, find, read_evaluations, read_measurement, variants_of
+from remedy.eval.report.records import record_sections
 from remedy.eval.report.render import Report, write_pages
 from remedy.eval.report.results import result_sections, token_section
-from remedy.eval.report.runs import losses, run_sections
+from remedy.eval.report.runs import run_sections
 from remedy.eval.report.verdicts import compute_verdicts
 from remedy.eval.report.wording import diagnosis_rows
+from remedy.eval.tables.groups import grouped
 from remedy.eval.tables.sections import Section
 from remedy.messages import suggest
 from remedy.owner import owned
@@ -48,11 +51,8 @@ def report(
     Without `comparisons`, those of `default_comparisons`. `partial`: judge recipes without their missing runs.
 
     Raises:
-        UserError: nothing is found, a comparison or baseline does not fit the records, `partial` without missing runs, or another
-            process writes to `output`.
+        UserError: nothing is found, a comparison or baseline does not fit, `partial` does nothing, or `output` is in use.
     """
-    from remedy.eval.report.records import record_sections
-
     composed = compose(directories, comparisons, baselines, partial)
     for verdict in composed.verdicts:
         if verdict.unplanned:
@@ -68,34 +68,30 @@ def compose(
     baselines: Sequence[str] = (),
     partial: bool = False,
 ) -> Report:
-    """Make the verdicts and sections of a report.
+    """Compute verdicts and sections of a report.
 
     Raises:
         UserError: as `report`.
     """
-    from remedy.eval.report.defaults import default_comparisons, diagnoses
-
     folders, measured, selections = find(directories)
     evaluations = read_evaluations(folders)
     missing = [*evaluations.missing, *missing_runs(folders)]
-    variants = variants_of(evaluations.requests)
-    known = [*variants, *variants.values()]
+    known = list(chain.from_iterable(variants_of(evaluations.requests).items()))
     if unknown := [name for name in baselines if name not in known]:
         raise UserError(f"baseline: no variant or run {unknown[0]!r}; {suggest(unknown[0], known)}")
-    remarks = [*missing_said(missing, partial), *uncounted(evaluations.records)]
+    remarks = [*missing_remarks(missing, partial), *old_record_remarks(evaluations.records)]
     if comparisons is None:
-        remarks += chosen_baselines(evaluations.conditions, baselines)
+        remarks += baseline_remarks(evaluations.conditions, baselines)
         comparisons = default_comparisons(evaluations.conditions, baselines) + diagnoses(evaluations.conditions)
-    as_they_are = [request["run"] for request in evaluations.requests if as_it_is(request)]
-    decided = compute_verdicts(comparisons, evaluations.records, as_they_are, losses(evaluations.requests))
+    without_seeds = [request["run"] for request in evaluations.requests if has_no_seed(request)]
+    decided = compute_verdicts(comparisons, evaluations.records, without_seeds)
     plans = read_plans(folders)
     decided = [
-        check_fairness(verdict, evaluations.requests, missing, partial, plans, comparisons) for verdict in decided
+        with_fairness(verdict, evaluations.requests, missing, partial, plans, comparisons) for verdict in decided
     ]
     verdicts = [verdict for verdict in decided if verdict.word is not None]
-    fed = [verdict for verdict in decided if verdict.word is None]
     sections = []
-    if fed:
+    if fed := [verdict for verdict in decided if verdict.word is None]:
         title = "Diagnosis: what feeding the truth changes"
         sections.append(Section(title, rows=diagnosis_rows(fed), note=NOTES["diagnosis"]))
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in evaluations.conditions):
@@ -109,34 +105,28 @@ def compose(
     return Report(verdicts, remarks, sections, evaluations.records, evaluations.conditions)
 
 
-def missing_said(missing: Sequence[MissingRun], partial: bool) -> list[str]:
-    """Write a sentence on what is missing, if anything.
-
-    Raises:
-        UserError: `partial` is asked for, and nothing is missing.
-    """
+def missing_remarks(missing: Sequence[MissingRun], partial: bool) -> list[str]:
+    """Write a sentence on missing runs; refuse `partial` without any."""
     if not missing and partial:
         raise UserError("--partial does nothing, since no run is missing: remove it")
     how = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"
-    return [f"Missing: {named([*map(str, missing)])}; {how}."] if missing else []
+    return [f"Missing: {first_names([*map(str, missing)])}; {how}."] if missing else []
 
 
-def uncounted(records: pd.DataFrame) -> list[str]:
-    """Write a sentence on runs whose old records do not count states by kind."""
+def old_record_remarks(records: pd.DataFrame) -> list[str]:
+    """Write a sentence on old records that do not count states by kind."""
     unchanged = records.get("unchanged_states", pd.Series(index=records.index))
     old = list(records.loc[unchanged.isna(), "run"].unique())
-    return [f"States are not counted by kind in older records: {named(old)}; evaluate again."] if old else []
+    return [f"States are not counted by kind in older records: {first_names(old)}; evaluate again."] if old else []
 
 
-def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:
-    """Write a sentence on each baseline that is merely the first variant."""
-    from remedy.eval.report.defaults import baseline_of, by_diagnostic
-
+def baseline_remarks(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:
+    """Write a sentence on each baseline that was not declared."""
     sentences = []
     for diagnostic, of_diagnostic in by_diagnostic(conditions).items():
-        first = baseline_of(of_diagnostic, baselines)
-        runs = {condition["run"] for condition in of_diagnostic if condition["variant"] == first}
-        if len({condition["variant"] for condition in of_diagnostic}) > 1 and not {first, *runs} & {*baselines}:
+        names = {name for condition in of_diagnostic for name in (condition["variant"], condition["run"])}
+        if len({condition["variant"] for condition in of_diagnostic}) > 1 and names.isdisjoint(baselines):
+            first = baseline_of(of_diagnostic)
             sentences.append(
                 f"No baseline was named for {diagnostic}, so {first}, the first, is used (name another by `baseline: true` on a run "
                 "of an experiment, or by `remedy report --baseline`)."
@@ -145,20 +135,15 @@ def chosen_baselines(conditions: Sequence[ConditionSummary], baselines: Sequence
 
 
 def diagnostic_sections(diagnostic: str, evaluations: Evaluations) -> list[Section]:
-    """Make one diagnostic's sections: its own, and those of any."""
-    from remedy.eval.diagnostics import DIAGNOSTICS
-
+    """Make a diagnostic's sections: its own, then the common ones."""
     conditions = [condition for condition in evaluations.conditions if condition["diagnostic"] == diagnostic]
     records = evaluations.records[evaluations.records["diagnostic"] == diagnostic]
     # Labels of other diagnostics, which are empty here.
     records = records.drop(columns=[name for name in label_columns(records) if records[name].isna().all()])
     groups = grouped(conditions, records)
     kind = DIAGNOSTICS.find(diagnostic)
-    if kind is not None:
-        name, axis, published = kind.title, kind.axis, kind.published
-        sections = [*kind.headline(conditions), *(kind.sections(conditions, records) or [])]
-    else:
-        name, axis, published, sections = diagnostic.capitalize(), None, (), []
+    name, axis, published = (kind.title, kind.axis, kind.published) if kind else (diagnostic.capitalize(), None, ())
+    sections = kind.sections(conditions, records) if kind else []
     axis = axis if all(axis in condition["labels"] for condition in conditions) else None
     sections += result_sections(name, axis, groups, evaluations.requests, published)
     return [*sections, *failure_sections(name, groups), token_section(name, groups)]

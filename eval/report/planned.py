@@ -1,6 +1,6 @@
-"""Files of an experiment that reports read: its runs, its plan, its trials.
+"""Files of an experiment that reports read: runs, plan and trials of settings.
 
-A damaged file raises a UserError.
+Reading a damaged file raises a UserError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class MissingRun(NamedTuple):
-    """A run that a report lacks, or lacks some conditions of (slugs)."""
+    """A run without some conditions (slugs), or without any evaluation."""
 
     run: str
     variant: str
@@ -36,13 +36,13 @@ class MissingRun(NamedTuple):
         return f"{self.run} ({count} condition{'s' if count > 1 else ''})" if count else self.run
 
 
-def named(names: Sequence[str]) -> str:
-    """List the first three names, and how many more."""
+def first_names(names: Sequence[str]) -> str:
+    """Write the first three names and the number of others."""
     return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def write_plan(experiment: Path, comparisons: Sequence[Comparison], seeds: Mapping[str, int]) -> None:
-    """Write what an experiment compares, and seeds, before its runs; an earlier plan stays."""
+    """Write an experiment's comparisons and seeds, unless a plan exists."""
     plan = {"comparisons": [comparison.model_dump(mode="json") for comparison in comparisons], "seeds": {**seeds}}
     if not (path := experiment / PLAN).exists():
         write_json(path, {"time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **plan})
@@ -51,9 +51,7 @@ def write_plan(experiment: Path, comparisons: Sequence[Comparison], seeds: Mappi
 
 
 def read_plans(evaluations: Sequence[Path]) -> list[dict[str, Any]]:
-    return [
-        read_json(experiment / PLAN, _LOST) for experiment in _experiments(evaluations) if (experiment / PLAN).exists()
-    ]
+    return [read_json(experiment / PLAN, _LOST) for experiment in _experiments(evaluations, PLAN)]
 
 
 def departures(
@@ -62,7 +60,7 @@ def departures(
     seeds: Mapping[str, int | None],
     others: Sequence[Comparison],
 ) -> str:
-    """Say how a comparison departs from its plan, if it has one.
+    """Say how a comparison departs from its plan, if at all.
 
     `others`: all comparisons of its report.
     """
@@ -72,12 +70,13 @@ def departures(
     same: Mapping[str, Any] = next((each for each in planned if _sides(each) == _sides(actual)), {})
     if not same and not seeds.keys() & planned_seeds.keys():
         return ""
-    changes = [f"{key} {actual[key]}, planned {same[key]}" for key in _CHOSEN if same and actual[key] != same[key]]
-    changes += [] if same else ["this comparison was not planned"]
+    changes = ["this comparison was not planned"]
+    if same:
+        changes = [f"{key} {actual[key]}, planned {same[key]}" for key in _CHOSEN if actual[key] != same[key]]
     if added := [
         run for run, seed in seeds.items() if run not in planned_seeds or seed not in (None, planned_seeds[run])
     ]:
-        changes.append(f"{len(added)} runs with seeds that were not planned: {named(added)}")
+        changes.append(f"{len(added)} runs with seeds that were not planned: {first_names(added)}")
     if left_out := sum(_sides(each) not in map(_sides, all_here) for each in planned):
         changes.append(f"{left_out} of the planned comparisons left out")
     return f"not as planned on {' and '.join(plan['time'] for plan in plans)}: {', '.join(changes)}" if changes else ""
@@ -87,15 +86,17 @@ def _sides(comparison: Mapping[str, Any]) -> tuple[object, ...]:
     return comparison["baseline"], comparison["treatment"], comparison["metric"]
 
 
-def _experiments(evaluations: Sequence[Path]) -> list[Path]:
+def _experiments(evaluations: Sequence[Path], file: str) -> list[Path]:
+    """List the experiments of evaluations that have a file."""
     # An evaluation lies in EXPERIMENT/GROUP/RUN/.
-    return sorted({folder.absolute().parents[2] for folder in evaluations if len(folder.absolute().parents) > 2})
+    folders = {folder.absolute().parents[2] for folder in evaluations if len(folder.absolute().parents) > 2}
+    return sorted(folder for folder in folders if (folder / file).exists())
 
 
 def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
     """Write `run` and `variant` of an experiment's runs, by folder.
 
-    An earlier run stays as long as its folder does: removed from the configuration, it would be a result left out.
+    Earlier runs stay listed while their folders exist: else a result could be left out unseen.
     """
     path = experiment / RUNS
     earlier: Mapping[str, Any] = read_json(path, _CURE)["runs"] if path.exists() else {}
@@ -106,19 +107,18 @@ def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def missing_runs(evaluations: Sequence[Path]) -> list[MissingRun]:
-    """List the planned runs of these evaluations' experiments that are not among them."""
+    """List planned runs of these evaluations' experiments that are not evaluated."""
     evaluated = {folder.absolute() for folder in evaluations}
     return [
         MissingRun(run["run"], run["variant"])
-        for experiment in _experiments(evaluations)
-        if (experiment / RUNS).exists()
+        for experiment in _experiments(evaluations, RUNS)
         for folder, run in read_json(experiment / RUNS, _CURE)["runs"].items()
         if experiment / folder / EVALUATION not in evaluated
     ]
 
 
 class Trial(TypedDict):
-    """One setting that a variant tried. `figures`: by seed; null if training diverged."""
+    """A trial of settings; `figures`: by seed, null if training diverged."""
 
     values: dict[str, Any]
     figures: list[float | None]
@@ -127,7 +127,7 @@ class Trial(TypedDict):
 
 
 class SelectionRecord(TypedDict):
-    """Choices of a group's variants."""
+    """Trials of a group's variants."""
 
     group: str
     metric: str

@@ -1,4 +1,4 @@
-"""Evaluations and measurements, read from folders."""
+"""Reading of evaluations and measurements from folders."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from remedy.eval.records.folder import READING, RECORDS, REQUEST, SUMMARY, read_
 from remedy.eval.records.knowledge import Knowledge
 from remedy.eval.records.schema import CURE, LabelValue, read_records, traced_only
 from remedy.eval.records.summary import ConditionSummary, summarise
-from remedy.eval.report.planned import SELECTION, MissingRun, named
+from remedy.eval.report.planned import SELECTION, MissingRun, first_names
 from remedy.settings import UserError
 
 log = logging.getLogger(__name__)
 
 
 class Evaluations(NamedTuple):
-    """Requests (with `reading` if known), conditions, records of traced programs, and missing runs."""
+    """Contents of evaluations; `records`: of traced programs."""
 
     requests: list[dict[str, Any]]
     conditions: list[ConditionSummary]
@@ -48,10 +48,10 @@ class Folders(NamedTuple):
 
 
 def find(directories: Sequence[Path]) -> Folders:
-    """Find these folders at or below the given ones, in order.
+    """Find such folders at or below the given ones.
 
     Raises:
-        UserError: a folder holds none.
+        UserError: a given folder has none.
     """
     result = Folders([], [], [])
     for directory in directories:
@@ -66,10 +66,10 @@ def find(directories: Sequence[Path]) -> Folders:
 
 
 def read_evaluations(folders: Sequence[Path]) -> Evaluations:
-    """Read the evaluations in folders, as far as they have come.
+    """Read evaluations, also unfinished ones.
 
     Raises:
-        UserError: a file is damaged, or missing though the evaluation ended; or two folders hold the same condition of a run.
+        UserError: a file is damaged or missing, or two folders hold the same condition of a run.
     """
     evaluations = Evaluations([], [], pd.DataFrame({"run": [], "variant": [], "diagnostic": [], "failure": []}), [])
     records = []
@@ -80,7 +80,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
         paths = {slug: folder / RECORDS / f"{slug}.parquet" for slug in request["conditions"]}
         absent = tuple(slug for slug, path in paths.items() if not path.exists())
         if absent:
-            names = named([slug.replace("__", ", ") for slug in absent])
+            names = first_names([slug.replace("__", ", ") for slug in absent])
             if (folder / SUMMARY).exists():
                 raise UserError(f"{folder / RECORDS}: the records of {names} are missing; evaluate again")
             evaluations.missing.append(MissingRun(request["run"], variant, absent))
@@ -110,7 +110,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
 
 
 def variants_of(requests: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Map each run to its variant, or to itself without one."""
+    """Map each run to its variant, or else to itself."""
     return {request["run"]: request.get("variant") or request["run"] for request in requests}
 
 

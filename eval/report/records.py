@@ -1,4 +1,4 @@
-"""Records worth a look: some failures of each class, with pages."""
+"""Pages of some failures of each class."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HEAD = ["Record", "Class", "Recipe", "Condition", "Program", "Tokens", "First er
 MOST_OF_CLASS = 10
 """Records shown of a failure class."""
 MOST_TOKENS = 4_000
-"""The most tokens, true and written, of a record shown."""
+"""The most tokens, true and written, of a shown record."""
 
 
-def chosen(records: pd.DataFrame) -> pd.DataFrame:
-    """Choose up to `MOST_OF_CLASS` records of each failure class, short ones first, and `name` them.
+def choose_records(records: pd.DataFrame) -> pd.DataFrame:
+    """Choose and `name` up to `MOST_OF_CLASS` records of each failure class, short ones first.
 
-    Conditions take turns, and a cluster comes once in a class. Truncated records have no error to see.
+    Conditions take turns; a cluster comes once in a class.
     """
     size = records[list(ROLE_COLUMNS.values())].sum(axis=1) + records["written_tokens"]
     # Only errors that a reader can find on a page.
@@ -55,16 +55,15 @@ def chosen(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path) -> list[Section]:
-    """Write pages of records to `records/`, and list them in a section, if any.
+    """Write pages to `records/`, and list them in a section, if any.
 
     Raises:
         UserError: generations are damaged.
-        OSError: a page cannot be written.
     """
     openings = [EvaluationFolder(folder) for folder in folders if (folder / GENERATIONS).is_dir()]
     if not openings:
         return []
-    picked = chosen(records[records["run"].isin([opened.request["run"] for opened in openings])])
+    picked = choose_records(records[records["run"].isin([opened.request["run"] for opened in openings])])
     if picked.empty:
         return []
     for opened in openings:
@@ -75,8 +74,8 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
     telling = [name for name in label_columns(records) if records[name].nunique(dropna=False) > 1]
     counts, counts_shown = (table["failure"].value_counts() for table in (records, picked))
     numbers = ", ".join(f"{kind} {counts_shown.get(kind, 0)} of {counts[kind]:,}" for kind in Failure if kind in counts)
-    without = plural(len(folders) - len(openings), "evaluation")
-    no_pages = f" Records of {without} have no pages: without {GENERATIONS}/." if len(openings) < len(folders) else ""
+    without = len(folders) - len(openings)
+    no_pages = f" {plural(without, 'evaluation')} without {GENERATIONS}/ have no pages." if without else ""
     return [
         Section(
             TITLE,

@@ -1,4 +1,4 @@
-"""Rendering of reports: HTML, Markdown with figures, JSON and CSV."""
+"""Rendering of reports: HTML, Markdown with figures, and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from remedy.eval.report.wording import (
     EVIDENCE_HEAD,
     METRICS,
     VERDICT_HEAD,
-    counted,
     difference_of,
     dots,
     evidence_row,
@@ -31,6 +30,7 @@ from remedy.eval.report.wording import (
     scope,
     undecidable,
     verdict_row,
+    word_counts,
 )
 from remedy.eval.tables.colours import WORD_COLOURS
 from remedy.eval.tables.sections import GROUPS, Section, tidied
@@ -51,13 +51,9 @@ class Report(NamedTuple):
 
 
 def write_pages(report: Report, output: Path, title: str) -> Path:
-    """Write pages, tables and `figures/`; return the HTML page's path.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write pages, `report.json` and `figures/`; return the HTML page's path."""
     with writing(output):
-        rendered = [(section, *drawn(section, output / "figures")) for section in report.sections]
+        rendered = [(section, *draw_section(section, output / "figures")) for section in report.sections]
     groups = {
         name: [
             (section._replace(rows=tidied(section.rows or [[]])), anchor, image)
@@ -68,7 +64,7 @@ def write_pages(report: Report, output: Path, title: str) -> Path:
     }
     word, sentence = headline(report.verdicts)
     undecided = undecidable(leading(report.verdicts)) if report.verdicts else ""
-    remarks = [*filter(None, [undecided, counted(report.verdicts)]), *report.remarks]
+    remarks = [*filter(None, (undecided, word_counts(report.verdicts), *report.remarks))]
     lead: dict[str, Any] = {"title": title or "Report", "word": word, "sentence": sentence, "remarks": remarks}
     made = f"Report made with cwm-remedy {version('cwm-remedy')}."
     content = {
@@ -82,16 +78,13 @@ def write_pages(report: Report, output: Path, title: str) -> Path:
         "methods": NOTES["methods"],
         "made": made,
     }
-    tables = {
-        "verdicts": [*map(verdict_record, report.verdicts)],
-        "conditions": [*map(condition_record, report.conditions)],
-    }
     for name in (PAGE, "report.md"):
         write_text(output / name, _environment(name).get_template(f"{name}.j2").render(content))
-    for name, rows in tables.items():
-        plain = pd.DataFrame([{key: _plain(value) for key, value in row.items()} for row in rows], dtype=object)
-        write_text(output / f"{name}.csv", plain.to_csv(index=False))
-    write_json(output / "report.json", {**lead, **tables, "made": made})
+    records = {
+        "verdicts": list(map(verdict_record, report.verdicts)),
+        "conditions": list(map(condition_record, report.conditions)),
+    }
+    write_json(output / "report.json", {**lead, **records, "made": made})
     return output / PAGE
 
 
@@ -110,8 +103,8 @@ def _environment(name: str) -> jinja2.Environment:
     return environment
 
 
-def drawn(section: Section, folder: Path) -> tuple[str, str]:
-    """Draw a section's figure, if any; return its anchor and a data URL."""
+def draw_section(section: Section, folder: Path) -> tuple[str, str]:
+    """Draw a section's figure, if any; return anchor and data URL."""
     anchor = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
     figure = section.draw() if section.draw is not None else None
     if figure is None:
@@ -123,26 +116,24 @@ def drawn(section: Section, folder: Path) -> tuple[str, str]:
 
 
 def forests(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Lay comparisons out for forest plots, one for each metric.
-
-    `places`: mean and interval; positions are in percent of the width.
-    """
-    scales = {verdict.comparison.metric: METRICS[verdict.comparison.metric][1] or "answers" for verdict in verdicts}
+    """Lay out a forest plot for each metric; positions are in percent of the width."""
     return [
-        _forest(f"points more right {scale}", [verdict for verdict in verdicts if verdict.comparison.metric == metric])
-        for metric, scale in scales.items()
+        _forest(
+            f"points more right {METRICS[metric][1] or 'answers'}",
+            [verdict for verdict in verdicts if verdict.comparison.metric == metric],
+        )
+        for metric in dict.fromkeys(verdict.comparison.metric for verdict in verdicts)
     ]
 
 
 def _forest(scale: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     estimates = [[100 * value for value in (verdict.difference.mean, *verdict.interval)] for verdict in verdicts]
     drawn_values = [0.0, *chain(*estimates), *chain(*(side for verdict in verdicts for side in dots(verdict)))]
-    # Both sides of 0 stay in the picture, as wide as the farther value needs.
-    reach = max(1e-9, *map(abs, drawn_values))
-    left, right = max(min(drawn_values), -reach) - 0.1 * reach, min(max(drawn_values), reach) + 0.1 * reach
+    margin = 0.1 * max(1e-9, *map(abs, drawn_values))
+    left, right = min(drawn_values) - margin, max(drawn_values) + margin
 
     def positions(values: Sequence[float]) -> list[float]:
-        return [round(100 * (min(max(value, left), right) - left) / (right - left), 2) for value in values]
+        return [round(100 * (value - left) / (right - left), 2) for value in values]
 
     # The roundest step that gives at most six ticks.
     step = 10 ** math.floor(math.log10(right - left))
@@ -164,34 +155,30 @@ def _forest(scale: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:
-    """Write a verdict for machines; rates and differences as shares."""
-    comparison = verdict.comparison
-    record: dict[str, Any] = {
+    """Return a verdict's JSON record; rates and differences are shares."""
+    comparison, (low, high) = verdict.comparison, verdict.interval
+    sides: dict[str, Any] = {}
+    for name in ("baseline", "treatment"):
+        side, rates = getattr(comparison, name), getattr(verdict, name)
+        sides |= {name: side.run, f"{name}_where": side.where, f"{name}_mean": rates.estimate.mean}
+        sides |= {f"{name}_seeds": list(rates.points), f"{name}_solved": rates.solved}
+    ratios = {name: getattr(verdict, name) for name in ("token_ratio", "written_ratio")}
+    return {
         "comparison": comparison.mitigation,
         "word": str(verdict.word),
         "primary": comparison.primary,
-    }
-    record |= {"failure": comparison.failure, "metric": comparison.metric}
-    sides = {
-        "baseline": (comparison.baseline, verdict.baseline),
-        "treatment": (comparison.treatment, verdict.treatment),
-    }
-    for name, (side, rates) in sides.items():
-        record |= {name: side.run, f"{name}_where": side.where, f"{name}_mean": rates.estimate.mean}
-        record |= {f"{name}_seeds": list(rates.points), f"{name}_solved": rates.solved}
-    low, high = verdict.interval
-    return {
-        **record,
+        "failure": comparison.failure,
+        "metric": comparison.metric,
+        **sides,
         "difference": verdict.difference.mean,
         "low": low,
         "high": high,
         "level": verdict.level,
         "p": verdict.evidence.p_value,
-        "asked": verdict.evidence.asked,
-        "token_ratio": None if math.isnan(verdict.token_ratio) else verdict.token_ratio,
-        "written_ratio": None if math.isnan(verdict.written_ratio) else verdict.written_ratio,
-        "without": verdict.without[0],
-        "above_without": [verdict.above.mean, *verdict.above.interval()] if verdict.above else [],
+        "asked": verdict.evidence.question,
+        **{name: None if math.isnan(ratio) else ratio for name, ratio in ratios.items()},
+        "without": verdict.best_rule[0],
+        "above_without": [verdict.above_rule.mean, *verdict.above_rule.interval()] if verdict.above_rule else [],
         "programs": verdict.programs,
         "remarks": list(verdict.remarks),
         "refused": verdict.refused,
@@ -201,16 +188,10 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
 
 def condition_record(condition: ConditionSummary) -> dict[str, Any]:
     summary: Mapping[str, Any] = condition
-    record = {key: summary[key] for key in ("run", "variant", "diagnostic")} | condition["labels"]
-    record |= {key: summary[key] for key in ("examples", "programs", "truncated", "trace_tokens", "written_tokens")}
+    keys = ("run", "variant", "diagnostic", "examples", "programs", "truncated", "trace_tokens", "written_tokens")
+    record = {key: summary[key] for key in keys} | condition["labels"]
     rates = {**summary, "changed_states": summary["per_frame"].get("changed_states")}
     for key in ("right", "changed_states", "state_exact", "action_exact", "value_exact", "valid_format"):
         if (estimate := rates[key]) is not None:
             record |= {key: estimate.mean, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
     return record | {name: share for name, share in summary["baselines"].items() if share is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return "; ".join(f"{key}={item}" for key, item in value.items())
-    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value

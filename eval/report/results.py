@@ -1,4 +1,4 @@
-"""Sections on right answers of any diagnostic: tables, curves, held-out programs, tokens."""
+"""Report sections on right answers and tokens of any diagnostic."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from remedy.eval.records import baselines
 from remedy.eval.records.remarks import remarks
 from remedy.eval.records.schema import FRAMES, LABELS, ROLE_COLUMNS, answered
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.groups import Group, against_rule, all_runs, table
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.wording import solved_of
 from remedy.eval.stats import rate
+from remedy.eval.tables.groups import Group, against_rule, all_runs, table
 from remedy.eval.tables.sections import (
     TOKENS,
     WITHOUT,
@@ -24,6 +24,7 @@ from remedy.eval.tables.sections import (
     Rows,
     Section,
     constant,
+    joined,
     named,
     points_of,
     rated,
@@ -63,22 +64,27 @@ def result_sections(
     requests: Sequence[Mapping[str, Any]],
     published: Sequence[Published] = (),
 ) -> list[Section]:
-    """Make one diagnostic's sections on right answers; `axis`: the label on the x axis."""
+    """Make a diagnostic's sections on right answers; `axis`: label on the x axis."""
     scored = [group for group in groups if group.scored]
     steps = [group for group in groups if not group.scored and group.runs[0]["per_frame"]]
     sections = []
     if scored and axis is not None:
-        axis = varying(scored, axis)
+        axis = varying_axis(scored, axis)
         meaning = f"{title(axis)}: {LABELS[axis].meaning} " if axis in LABELS else ""
         draw = partial(curves, scored, axis)
         sections.append(Section(f"{name}: right answers by {axis}", draw=draw, note=meaning + NOTES["drawn"]))
     if scored:
-        conditions = all_runs(scored)
-        beside = [figures for figures in published if figures.beside(conditions)]
-        notes = [constant(conditions), *(f"{figures.name}: {figures.unlike}" for figures in beside)]
-        if left_out := untraced(all_runs(groups)):
-            notes.append(f"Left out, since they could not be run: {left_out}.")
-        rows, remark = right_table(scored, beside), " ".join(filter(None, notes))
+        beside = [
+            figures for figures in published if any(figures.labels.items() <= group.labels.items() for group in scored)
+        ]
+        left_out = untraced(all_runs(groups))
+        remark = joined(
+            " ",
+            constant(all_runs(scored)),
+            *(f"{figures.name}: {figures.unlike}" for figures in beside),
+            f"Left out, since they could not be run: {left_out}." if left_out else "",
+        )
+        rows = right_table(scored, beside)
         sections.append(Section(f"{name}: right answers", rows=rows, note=NOTES["right"], own=remark))
     if steps:
         title_ = f"{name}: right by frame, where answers are fed"
@@ -88,8 +94,8 @@ def result_sections(
     return sections
 
 
-def varying(groups: Sequence[Group], axis: str) -> str:
-    """Return the axis, or a label that grows with it if it is constant."""
+def varying_axis(groups: Sequence[Group], axis: str) -> str:
+    """Return the axis or, if it is constant, a label that grows with it."""
     along = LABELS[axis].along if axis in LABELS else ()
     return next((name for name in (axis, *along) if len({group.labels.get(name) for group in groups}) > 1), axis)
 
@@ -102,12 +108,12 @@ def untraced(conditions: Sequence[ConditionSummary]) -> str:
 
 
 def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) -> Rows:
-    """Make a row for every recipe and condition, then published ones."""
+    """Tabulate recipes and conditions, then published figures."""
     several = any(len(group.runs) > 1 for group in groups)
 
     def right(group: Group) -> str:
         estimate = group.rates.estimate[:3]
-        return "\n".join([rated(*estimate), *remarks(group.runs, estimate)])
+        return joined("\n", rated(*estimate), *remarks(group.runs, estimate))
 
     def seeds(group: Group) -> str:
         return ", ".join(f"{100 * point:.0f}" for point in group.rates.points) + " %" if len(group.runs) > 1 else ""
@@ -127,25 +133,21 @@ def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) ->
     }
     rows = table(groups, columns)
     for figures in published:
-        cells = {"Recipe": figures.name, "Right": figures.metrics.get("Answer right", ""), **figures.metrics}
-        cells |= {title(key): text(value) for key, value in figures.labels.items()}
-        cells |= {"States": figures.metrics.get("State exact", ""), "Actions": figures.metrics.get("Action exact", "")}
+        cells = {title(key): text(value) for key, value in figures.labels.items()}
+        cells |= {"Recipe": figures.name, **figures.metrics}
         rows.append([cells.get(head, "") for head in rows[0]])
     return rows
 
 
 def sized(condition: ConditionSummary) -> str:
-    """Count the examples, and fewer programs and independent ones in small print."""
-    cell = str(condition["examples"])
-    if condition["programs"] < condition["examples"]:
-        cell += f"\n{condition['programs']} programs"
-    if condition["clusters"] < condition["programs"]:
-        cell += f"\n{condition['clusters']} independent"
-    return cell
+    """Count examples; in small print, fewer programs or independent ones."""
+    examples, programs, clusters = condition["examples"], condition["programs"], condition["clusters"]
+    fewer = f"{programs} programs" if programs < examples else ""
+    return joined("\n", str(examples), fewer, f"{clusters} independent" if clusters < programs else "")
 
 
 def step_table(groups: Sequence[Group]) -> Rows:
-    """Tabulate right states, actions and values per frame."""
+    """Tabulate shares of right frames."""
     columns = {
         count.replace("_", " ").capitalize(): partial(Group.share, key=share, count=count)
         for share, count in FRAMES.values()
@@ -154,7 +156,7 @@ def step_table(groups: Sequence[Group]) -> Rows:
 
 
 def curves(groups: Sequence[Group], axis: str) -> Figure | None:
-    """Draw right answers against a label, a panel for each set of others."""
+    """Draw right answers by a label, a panel for each set of other labels."""
     from remedy.eval.tables import plotting
 
     along = (axis, "forcing", *(LABELS[axis].along if axis in LABELS else ()))
@@ -162,7 +164,7 @@ def curves(groups: Sequence[Group], axis: str) -> Figure | None:
     by_panel: dict[str, dict[str, dict[float, Group]]] = {}
     for group in sorted(groups, key=lambda group: float(group.labels[axis])):
         forcing, x = str(group.labels["forcing"]), float(group.labels[axis])
-        head = "\n".join(filter(None, [FED.get(forcing, forcing), named(group.labels, others)]))
+        head = joined("\n", FED.get(forcing, forcing), named(group.labels, others))
         by_panel.setdefault(head, {}).setdefault(group.variant, {})[x] = group
     # A single point draws no line.
     by_panel = {head: lines for head, lines in by_panel.items() if max(map(len, lines.values())) > 1}
@@ -174,10 +176,9 @@ def curves(groups: Sequence[Group], axis: str) -> Figure | None:
         for name, points in lines.items():
             number = names.index(name)
             plotting.line(panel, {x: group.rates.estimate[:3] for x, group in points.items()}, name, number)
-            seeds = [(x, rate) for x, group in points.items() for rate in group.rates.points if len(group.runs) > 1]
-            if seeds:
-                xs, ys = zip(*seeds)
-                panel.scatter(xs, ys, s=9, color=plotting.colour(number), alpha=0.6, zorder=3)
+            for x, group in points.items():
+                if len(seeds := group.rates.points) > 1:
+                    panel.scatter([x] * len(seeds), seeds, s=9, color=plotting.colour(number), alpha=0.6, zorder=3)
         runs = [(x, run) for points in lines.values() for x, group in points.items() for run in group.runs]
         baselines.draw(panel, baselines.along(runs))
         plotting.numbers(panel, [x for x, _ in runs])
@@ -202,43 +203,39 @@ def held_out_table(groups: Sequence[Group], requests: Sequence[Mapping[str, Any]
             used = rows["functions"].str.split()
             # Of compositions, functions stand in the order of their calls.
             new = [
-                bool({*functions} & {*functions_used}) or any([*pair] in pairs for pair in pairwise(functions_used))
-                for functions_used in used
+                not {*calls}.isdisjoint(functions) or any([*pair] in pairs for pair in pairwise(calls))
+                for calls in used
             ]
             rows = rows.assign(new=new, deep=used.map(len).isin(depths))
             by_recipe.setdefault((group.variant, named(group.labels, names)), []).append(rows)
-    result = [["Recipe", "Condition", "Depth held out", "Of trained functions and pairs", "With one held out", WITHOUT]]
+    table_rows = [
+        ["Recipe", "Condition", "Depth held out", "Of trained functions and pairs", "With one held out", WITHOUT]
+    ]
     for start, parts in by_recipe.items():
         for deep, of_depth in pd.concat(parts).groupby("deep"):
             without = baselines.best([{"baselines": baselines.baselines(of_depth)}])
             cells = (_held(of_depth[of_depth["new"] == new]) for new in (False, True))
-            result.append([*start, "yes" if deep else "no", *cells, without])
-    return result
+            table_rows.append([*start, "yes" if deep else "no", *cells, without])
+    return table_rows
 
 
 def _held(rows: pd.DataFrame) -> str:
     if rows.empty:
         return ""
-    estimate = rate(rows["right"].astype(bool).tolist(), rows["cluster"].tolist())
-    programs = rows["example"].nunique()
+    estimate, programs = rate(rows["right"], rows["cluster"]), rows["example"].nunique()
     return f"{rated(*estimate[:3])}\nof {len(rows)}" + (f"\n{programs} programs" if programs < len(rows) else "")
 
 
 def token_section(name: str, groups: Sequence[Group]) -> Section:
-    """Tabulate mean tokens: true traces by role, written, and read."""
+    """Tabulate mean tokens of true traces by role, written, and read."""
 
     def mean(column: str, group: Group) -> str:
         return f"{group.records[column].mean():,.1f}" if group.records[column].any() else ""
-
-    def ratio(group: Group) -> str:
-        written = group.records["written_tokens"].sum()
-        return f"{group.records['read_tokens'].sum() / written:,.1f}" if written else ""
 
     columns: dict[str, Callable[[Group], object]] = {
         **{role.label.capitalize(): partial(mean, column) for role, column in ROLE_COLUMNS.items()},
         "Trace": lambda group: f"{group.total('trace_tokens') / len(group.runs):,.1f}",
         "Written": partial(mean, "written_tokens"),
         "Read": partial(mean, "read_tokens"),
-        "Read for one written": ratio,
     }
     return Section(f"{name}: tokens", rows=table(groups, columns), note=NOTES["tokens"], group=TOKENS)

@@ -1,4 +1,4 @@
-"""Sections on runs: models, training, validation curves, trials of settings."""
+"""Report sections on runs: models, training, validation, trials."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from remedy.data_gen.memory import Memory
-from remedy.eval.report.fairness import LEARNING_RATE, quantised, served, state, yaml_text
+from remedy.eval.report.fairness import LEARNING_RATE, quantisation_text, server_text, state_size
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import MissingRun, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
-from remedy.eval.tables.sections import RUNS, Rows, Section
+from remedy.eval.tables.sections import RUNS, Rows, Section, joined, text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,18 +20,16 @@ if TYPE_CHECKING:
 def run_sections(
     evaluations: Evaluations, trials: Sequence[SelectionRecord], missing: Sequence[MissingRun]
 ) -> list[Section]:
-    """Make the sections on runs, and on missing ones."""
     sections = []
+    training = {request["run"]: request.get("training") or {} for request in evaluations.requests}
     if evaluations.requests:
         rows, shared = runs_table(evaluations.requests)
-        trained = any(request.get("training") for request in evaluations.requests)
-        note = " ".join(filter(None, [shared, NOTES["recipes"] if trained else ""]))
+        note = joined(" ", shared, NOTES["recipes"] if any(training.values()) else "")
         sections.append(Section("Recipes", rows=rows, note=note))
     if missing:
         slugs = [[run.run, slug.replace("__", ", ")] for run in missing for slug in run.conditions or ("all",)]
         sections.append(Section("Missing", rows=[["Run", "Condition"], *slugs], note=NOTES["missing"]))
-    curves = {request["run"]: curve for request in evaluations.requests if len(curve := _curve(request)) > 1}
-    if curves:
+    if curves := {run: curve for run, account in training.items() if len(curve := account.get("curve", ())) > 1}:
         draw = partial(curves_figure, curves, variants_of(evaluations.requests))
         sections.append(Section("Validation while training", draw=draw, note=NOTES["curves"]))
     for record in trials:
@@ -41,7 +39,7 @@ def run_sections(
 
 
 def runs_table(requests: Sequence[Mapping[str, Any]]) -> tuple[Rows, str]:
-    """Make a row for every recipe, and a sentence on what all share."""
+    """Tabulate recipes; return also a sentence on what all share."""
     recipes: dict[str, list[dict[str, Any]]] = {}
     for request in requests:
         recipes.setdefault(request.get("variant") or request["run"], []).append(_columns_of(request))
@@ -59,15 +57,15 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
     checkpoint: Mapping[str, Any] = request["checkpoint"]
     training: Mapping[str, Any] = request.get("training") or {}
     mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in checkpoint["mixers"].items())
-    decoder = (f"{name} {yaml_text(value)}" for name, value in checkpoint.get("decoder", {}).items())
+    decoder = (f"{name} {text(value)}" for name, value in checkpoint.get("decoder", {}).items())
     data, memory = request["data"], request["data"].get("memory")
     columns = {
         "Model": mixers or checkpoint["model_type"],
         "Layers": checkpoint["num_hidden_layers"],
         "Width": checkpoint["hidden_size"],
         "Parameters": checkpoint["parameters"],
-        "State": state(checkpoint),
-        "Otherwise": "; ".join(filter(None, [*decoder, quantised(request), served(request.get("backend"))])),
+        "State": state_size(checkpoint),
+        "Otherwise": joined("; ", *decoder, quantisation_text(request), server_text(request.get("backend"))),
         "Tokenizer": phrase(checkpoint["tokenizer"]),
         "Data": phrase(data["task"]),
         "Reveals": phrase({"kind": "", **data["reveal"]}) if "reveal" in data else "",
@@ -77,9 +75,6 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         return columns
     if not training["steps"]:
         return {**columns, "Steps": "0, not trained", "Seed": training["seed"]}
-    computed: Mapping[str, str] = (training.get("computed") or {}).get("mixers", {})
-    # Only where a kernel computed: all else is PyTorch.
-    kernels = [f"{mixer}: {how}" for mixer, how in computed.items() if " by " in how and "no CUDA device" not in how]
     step_kept = f"of step {training['kept_step']:,}" if training["kept_step"] != training["steps"] else ""
     chosen = " (chosen)" if LEARNING_RATE in training["chosen"] else ""
     return {
@@ -90,15 +85,14 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         "FLOPs": f"{training['flops']:.2g}",
         "Learning rate": f"{training['learning_rate']:g}{chosen}",
         "Stages": _stages(training.get("curriculum", ())),
-        "Best kept": ", ".join(filter(None, [step_kept, "stopped early" if training["stopped_early"] else ""])),
-        "Kernels": "; ".join(kernels),
+        "Best kept": joined(", ", step_kept, "stopped early" if training["stopped_early"] else ""),
         "Seed": training["seed"],
         "Data seed": training["data_seed"] if training["data_seed"] != training["seed"] else "",
     }
 
 
 def _together(values: Sequence[Any]) -> str:
-    """Write several runs' values in a cell; of many numbers, the range."""
+    """Write several runs' values in a cell."""
     different = list(dict.fromkeys(value for value in values if value != ""))
     # Up to four numbers are listed; more, such as those of many seeds, become a range.
     if len(different) > 4 and all(isinstance(value, int) for value in different):
@@ -110,15 +104,13 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
     """Write a curriculum: `200 steps of spacing 1; then 450 steps of spacing 4`."""
     stages = []
     for stage in curriculum:
-        changes = ", ".join(
-            f"{key.rpartition('.')[2]} {yaml_text(value)}" for key, value in stage.get("set", {}).items()
-        )
-        stages.append(f"{stage['steps']:,} steps" + (f" of {changes}" if changes else ""))
+        changes = [f"{key.rpartition('.')[2]} {text(value)}" for key, value in stage.get("set", {}).items()]
+        stages.append(joined(" of ", f"{stage['steps']:,} steps", ", ".join(changes)))
     return "; then ".join(stages)
 
 
 def phrase(settings: Mapping[str, Any]) -> str:
-    """Write a kind and its settings, without empty ones: `bpe: vocab_size 400`."""
+    """Write settings that are not empty: `bpe: vocab_size 400`."""
     words = []
     for key, value in settings.items():
         if isinstance(value, list):
@@ -126,27 +118,11 @@ def phrase(settings: Mapping[str, Any]) -> str:
             value = (" to " if is_range else ", ").join(map(str, value))
         if key != "kind" and value not in ("", None, False) and not isinstance(value, dict):
             words.append(key if value is True else f"{key} {value}")
-    return ": ".join(filter(None, [str(settings["kind"]), "; ".join(words)]))
-
-
-def _curve(request: Mapping[str, Any]) -> Sequence[Sequence[float]]:
-    curve: Sequence[Sequence[float]] = (request.get("training") or {}).get("curve", [])
-    return curve
-
-
-def losses(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return runs' validation losses at the step of their weights."""
-    by_run = {}
-    for request in requests:
-        by_step = {step: loss for step, loss, *_ in _curve(request)}
-        if by_step:
-            last = list(by_step.values())[-1]
-            by_run[request["run"]] = by_step.get(request["training"].get("kept_step"), last)
-    return by_run
+    return joined(": ", str(settings["kind"]), "; ".join(words))
 
 
 def curves_figure(curves: Mapping[str, Sequence[Sequence[float]]], variants: Mapping[str, str]) -> Figure:
-    """Draw validation by step, a line for each run."""
+    """Draw validation by training step."""
     from remedy.eval.tables import plotting
 
     figure, panels = plotting.panels(2, shared=False)
@@ -174,11 +150,8 @@ def trials_table(record: SelectionRecord) -> Rows:
     rows = [["Recipe", "Tried", f"{metric} on validation ({count} seed{'s' if count > 1 else ''})", "Chosen"]]
     for variant, tried in record["variants"].items():
         for trial in tried:
-            values = [
-                f"{key.removeprefix('train.')} {value:g}" if isinstance(value, float) else f"{key} {value}"
-                for key, value in trial["values"].items()
-            ]
+            values = ", ".join(f"{key.removeprefix('train.')} {text(value)}" for key, value in trial["values"].items())
             figures = ", ".join(map(shown, trial["figures"]))
-            figures = figures if len(trial["figures"]) == 1 else f"{shown(trial['mean'])} ({figures})"
-            rows.append([variant, ", ".join(values), figures, "chosen" if trial["chosen"] else ""])
+            figures = figures if count == 1 else f"{shown(trial['mean'])} ({figures})"
+            rows.append([variant, values, figures, "chosen" if trial["chosen"] else ""])
     return rows

@@ -1,9 +1,9 @@
-"""Verdicts: comparisons of a recipe or a run with its baseline on the same programs."""
+"""Verdicts on recipes or runs against their baselines on the same programs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -11,7 +11,6 @@ import pandas as pd
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.records.schema import FRAMES, LABELS, TRACE_COLUMNS, label_columns, with_changed
 from remedy.eval.report.comparison import Comparison, Side, one_primary, refuse_idle
-from remedy.eval.report.groups import PAIRED, against_rule, outcomes_of
 from remedy.eval.stats import (
     Difference,
     Evidence,
@@ -25,6 +24,7 @@ from remedy.eval.stats import (
     word_of_runs,
 )
 from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
+from remedy.eval.tables.groups import PAIRED, against_rule, outcomes_of
 from remedy.messages import suggest
 from remedy.settings import ConfigError
 
@@ -33,13 +33,12 @@ ALONE = 0.05
 
 
 class Verdict(NamedTuple):
-    """The outcome of a comparison; pairs are of the baseline and the treatment.
+    """Outcome of a comparison; pairs are (baseline, treatment).
 
-    `token_ratio`: true traces' tokens, treatment over baseline (NaN: not comparable); `written_ratio`: written tokens,
-    NaN where any is fed. `word`: of recipes if both sides have several seeds, else of these runs; None of a diagnosis.
-    `programs`: distinct ones. `without`: the best rule without a model; `above`: treatment less rule. `conditions`:
-    slugs. `truncated`: shares cut by a limit. `moved`: failure classes with the baseline (rows) and the treatment, ""
-    if right. `refused`: why the word is inconclusive. `unplanned`: departures from the plan.
+    `token_ratio`: tokens of true traces, treatment over baseline (NaN: not comparable); `written_ratio`: of written
+    tokens, NaN if any are fed. `word`: None of a diagnosis. `programs`: distinct ones. `best_rule`: the best rule without
+    a model; `above_rule`: treatment less rule. `conditions`: slugs. `truncated`: shares cut by a limit. `moved`: counts by
+    failure class with the baseline (rows) and the treatment, "" if right. `refused`: why the sides cannot be compared.
     """
 
     comparison: Comparison
@@ -47,26 +46,24 @@ class Verdict(NamedTuple):
     baseline: RecipeRate
     treatment: RecipeRate
     evidence: Evidence
-    level: float = ALONE
-    token_ratio: float = math.nan
-    written_ratio: float = math.nan
-    word: VerdictWord | None = VerdictWord.INCONCLUSIVE
+    token_ratio: float
+    written_ratio: float
+    word: VerdictWord | None
+    programs: int
+    best_rule: tuple[str, float]
+    above_rule: Difference | None
+    runs: tuple[frozenset[str], ...]
+    conditions: tuple[frozenset[str], ...]
+    truncated: tuple[float, ...]
+    moved: pd.DataFrame
     of_runs: VerdictWord = VerdictWord.INCONCLUSIVE
-    programs: int = 0
-    without: tuple[str, float] = ("", 0.0)
-    above: Difference | None = None
-    runs: tuple[frozenset[str], ...] = ()
-    conditions: tuple[frozenset[str], ...] = ()
-    truncated: tuple[float, ...] = (0.0, 0.0)
-    losses: tuple[float, ...] = ()
-    moved: pd.DataFrame = pd.DataFrame()
+    level: float = ALONE
     remarks: tuple[str, ...] = ()
     refused: str = ""
     unplanned: str = ""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval that it is judged by."""
         return self.difference.interval(self.level)
 
 
@@ -74,22 +71,21 @@ def compute_verdicts(
     comparisons: Sequence[Comparison],
     records: pd.DataFrame,
     untrained: Collection[str] = (),
-    losses: Mapping[str, float] | None = None,
 ) -> list[Verdict]:
-    """Compare the sides of each comparison on programs that all of their runs have.
+    """Judge comparisons on programs that all runs of both sides have.
 
-    All but the primary share the level of one (Holm). `untrained`: runs that no seed could change.
+    All but the primary share one level (Holm). `untrained`: runs whose model has no seed.
 
     Raises:
-        ConfigError: the records lack a run or label, no example is shared, several are primary, rates are asked of too few
-            seeds, or the metric does not fit the sides.
+        ConfigError: records lack a run or label, share no example or do not fit the metric; several comparisons are
+            primary; or rates are asked of too few seeds.
     """
     one_primary(comparisons)
     if not comparisons:
         return []
     pair = records.groupby(PAIRED).ngroup()  # numbers examples, in the order of their names
     numbered = with_changed(records).assign(pair=pair, cost=records[TRACE_COLUMNS].sum(axis=1))
-    verdicts = [_compared(comparison, numbered, untrained, losses or {}) for comparison in comparisons]
+    verdicts = [_compared(comparison, numbered, untrained) for comparison in comparisons]
     sharing = [n for n, verdict in enumerate(verdicts) if not (verdict.comparison.primary or verdict.word is None)]
     level = dict(zip(sharing, levels([verdicts[n].evidence.p_value for n in sharing], ALONE)))
     return [
@@ -100,7 +96,7 @@ def compute_verdicts(
 def _worded(verdict: Verdict, level: float) -> Verdict:
     sides, margin = (verdict.difference, verdict.baseline, verdict.treatment), verdict.comparison.margin
     words = [word(*sides, verdict.evidence, level, margin), word_of_runs(*sides, level, margin)]
-    rule, right_without = verdict.without
+    rule, right_without = verdict.best_rule
     unknown_rule = not rule and verdict.comparison.metric in FRAMES  # of records older than its columns
     # A treatment cannot lose what is right without a model.
     if unknown_rule or verdict.baseline.estimate.low <= right_without:
@@ -110,17 +106,15 @@ def _worded(verdict: Verdict, level: float) -> Verdict:
     return verdict._replace(level=level, word=words[0], of_runs=words[1])
 
 
-def _compared(
-    comparison: Comparison, records: pd.DataFrame, untrained: Collection[str], losses: Mapping[str, float]
-) -> Verdict:
-    """Make a verdict whose word, unless a diagnosis, is still to be found."""
+def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collection[str]) -> Verdict:
+    """Make a verdict without its word."""
     sides = before, after = _sides(comparison, records)
     diagnosis = len({frozenset(map(fed_as, side["forcing"].unique())) for side in sides}) > 1
     if diagnosis:
         refuse_idle(comparison)
     # Runs are paired in order, as many as the smaller side has; a run on both sides with itself.
-    keys, compared = ["place", "pair"], ["cost", "written_tokens", "failure"]
-    second = after[[*keys, *compared]]
+    keys = ["run_number", "pair"]
+    second = after[[*keys, "cost", "written_tokens", "failure"]]
     both = before.merge(second, on=keys, suffixes=("_before", "_after"), validate="1:1")
     # Fed tokens are not written: only free traces can be compared in length.
     free = {fed_as(name) for side in sides for name in side["forcing"].unique()} == {"free"}
@@ -135,18 +129,17 @@ def _compared(
         written_ratio=_ratio(both, "written_tokens") if free else math.nan,
         word=None if diagnosis else VerdictWord.INCONCLUSIVE,
         programs=before.loc[before[count] > 0 if count else before.index, "example"].nunique(),
-        without=(name, above.baseline if above else 0.0),
-        above=above,
+        best_rule=(name, above.baseline if above else 0.0),
+        above_rule=above,
         runs=tuple(frozenset(side["run"]) for side in sides),
         conditions=tuple(frozenset(side["condition"]) for side in sides),
         truncated=tuple(float(side["truncated"].mean()) for side in sides),
-        losses=tuple(_mean_loss(side["run"].unique(), losses) for side in sides),
         moved=pd.crosstab(both["failure_before"], both["failure_after"]),
     )
 
 
 def _ratio(both: pd.DataFrame, column: str) -> float:
-    """Divide a column's sums over pairs that have some, treatment by baseline."""
+    """Divide sums over pairs with positive values, treatment by baseline."""
     before, after = both[f"{column}_before"], both[f"{column}_after"]
     positive = (before > 0) & (after > 0)
     return float(after[positive].sum() / before[positive].sum()) if positive.any() else math.nan
@@ -166,8 +159,8 @@ def _rates(
         )
     (first, clusters), (second, _) = (outcomes_of(side, share, count) for side in (before, after))
     runs = [set(side["run"]) for side in (before, after)]
-    standing = runs[0] <= set(untrained), runs[1] <= set(untrained)
-    difference = compare(first, second, clusters, runs[0] == runs[1], standing)
+    without_seeds = runs[0] <= set(untrained), runs[1] <= set(untrained)
+    difference = compare(first, second, clusters, runs[0] == runs[1], without_seeds)
     solved_at = without if isinstance(comparison.solved_at, str) else comparison.solved_at
     if solved_at is None:
         raise ConfigError(f"{where}: solved_at: no guess is known for these programs: give a share")
@@ -183,13 +176,8 @@ def _rates(
         ) from None
 
 
-def _mean_loss(runs: Sequence[str], losses: Mapping[str, float]) -> float:
-    known = [losses[run] for run in runs if run in losses]
-    return sum(known) / len(known) if len(known) == len(runs) else math.nan
-
-
 def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Select both sides' records on shared examples, in the same order."""
+    """Select both sides' records of shared examples, in the same order."""
     before, after = (_select(side, records, comparison) for side in (comparison.baseline, comparison.treatment))
     # An example is shared if every run of both sides has a row of it.
     counts = pd.concat([before["pair"], after["pair"]]).value_counts()
@@ -199,24 +187,17 @@ def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame,
             f"{comparison.where}: the two sides share no example; "
             "they are paired by program, and another task, seed, length or repertoire draws others"
         )
-    before, after = (side[side["pair"].isin(shared)].sort_values(["place", "pair"]) for side in (before, after))
+    before, after = (side[side["pair"].isin(shared)].sort_values(["run_number", "pair"]) for side in (before, after))
     return before, after
 
 
-def _of_run(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
+def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
+    """Select one record for each run and example; `run_number` numbers the runs."""
+    where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
     chosen = records[(records["variant"] == side.run) | (records["run"] == side.run)]
     if chosen.empty:
         names = list(dict.fromkeys([*records["variant"], *records["run"]]))
-        raise ConfigError(
-            f"{comparison.where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}"
-        )
-    return chosen
-
-
-def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
-    """Select a row for each run and example; `place` numbers a side's runs."""
-    where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
-    chosen = _of_run(side, records, comparison)
+        raise ConfigError(f"{where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}")
     for key, value in side.where.items():
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
@@ -237,13 +218,13 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
         )
     if chosen[needed].isna().any():
         forcing = chosen[chosen[needed].isna()]["forcing"].iloc[0]
-        lacking = f"own {comparison.metric.replace('_', ' ')}s: they are fed, or there are none"
-        if needed == "right":
-            lacking = (
-                "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"
-            )
+        lacking = (
+            "right or wrong answers: what they are read from is fed. Compare its frames (metric: state, or action)"
+            if needed == "right"
+            else f"own {comparison.metric.replace('_', ' ')}s: they are fed, or there are none"
+        )
         raise ConfigError(
             f"{where}: {side.run!r} under forcing {forcing} has no {lacking}, or compare conditions in which the model writes them"
         )
     number_of = {run: number for number, run in enumerate(sorted(chosen["run"].unique()))}
-    return chosen.assign(place=chosen["run"].map(number_of))
+    return chosen.assign(run_number=chosen["run"].map(number_of))

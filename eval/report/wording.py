@@ -1,4 +1,4 @@
-"""Words of verdicts: the report's leading sentence, and cells of its tables."""
+"""Words of verdicts: the leading sentence and table cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remedy.eval.report.verdicts import ALONE, Verdict
 from remedy.eval.stats import BAR, Question, RecipeRate, VerdictWord
 from remedy.eval.stats.exact import most_failing
 from remedy.eval.stats.power import decidable, seeds_for_fixed
-from remedy.eval.tables.sections import WITHOUT, Rows, interval, places, points_of
+from remedy.eval.tables.sections import WITHOUT, Rows, interval, joined, points_of, rate_text, rated
 
 NOTHING = "Nothing is compared: a verdict takes two recipes, or two runs, that were evaluated on the same programs."
 FLOOR, CEILING = "too hard, or too little trained", "too easy to tell them apart"
@@ -25,11 +25,11 @@ METRICS = {
     "changed_state": ("changed states right", "changed states, by frame (nothing changed: 0 %)"),
     "action": ("actions right", "actions, by frame"),
 }
-"""Words of a metric: in a sentence, and beside numbers that are not right answers."""
+"""Words of a metric: in a sentence, and beside numbers."""
 
 
 def dots(verdict: Verdict) -> list[list[float]]:
-    """Return each seed's distance from the baseline's mean in points, by side."""
+    """Return seeds' distances from the baseline's mean in points, by side."""
     sides = verdict.baseline, verdict.treatment
     if sum(len(side.points) for side in sides) <= 2:
         return [[], []]
@@ -37,25 +37,32 @@ def dots(verdict: Verdict) -> list[list[float]]:
 
 
 def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
-    """Return the word, if any, and the sentence of the leading comparison."""
+    """Return word and sentence of the leading comparison."""
     if not verdicts:
         return None, NOTHING
     verdict = leading(verdicts)
-    limits = f" ({confidence(verdict)} CI {_signed(verdict)})"
-    aim = "" if verdict.comparison.failure == "any" else f" (meant for {verdict.comparison.failure})"
-    sides = f"{_mean(verdict.treatment)} against {_mean(verdict.baseline)} {METRICS[verdict.comparison.metric][0]}{aim}"
-    refused = f"not judged: {verdict.refused}" if verdict.refused else ""
-    parts = [sides, difference_of(verdict) + limits, scope(verdict), like_these(verdict), refused, verdict.unplanned]
-    return verdict.word, f"{verdict.comparison.mitigation}: {', '.join(filter(None, parts))}.{beside_rule(verdict)}"
+    comparison = verdict.comparison
+    treatment, baseline = (rate_text(*side.estimate[:3]) for side in (verdict.treatment, verdict.baseline))
+    sentence = joined(
+        ", ",
+        f"{treatment} against {baseline} {METRICS[comparison.metric][0]}"
+        + ("" if comparison.failure == "any" else f" (meant for {comparison.failure})"),
+        f"{difference_of(verdict)} ({confidence(verdict)} CI {_signed(verdict)})",
+        scope(verdict),
+        open_for_seeds(verdict),
+        f"not judged: {verdict.refused}" if verdict.refused else "",
+        verdict.unplanned,
+    )
+    return verdict.word, f"{comparison.mitigation}: {sentence}.{beside_rule(verdict)}"
 
 
 def beside_rule(verdict: Verdict) -> str:
-    """Compare the treatment with the best rule without a model, if known."""
-    if verdict.above is None:
+    """Write the treatment beside the best rule without a model, if known."""
+    if verdict.above_rule is None:
         return ""
-    name, share = verdict.without
-    start = "Below what is right without a model:" if verdict.above.mean < 0 else "Without a model"
-    return f" {start} {100 * share:.0f} % ({name}), {points_of(verdict.above)}."
+    name, share = verdict.best_rule
+    start = "Below what is right without a model:" if verdict.above_rule.mean < 0 else "Without a model"
+    return f" {start} {100 * share:.0f} % ({name}), {points_of(verdict.above_rule)}."
 
 
 def leading(verdicts: Sequence[Verdict]) -> Verdict:
@@ -64,8 +71,8 @@ def leading(verdicts: Sequence[Verdict]) -> Verdict:
     return primary or min(verdicts, key=lambda each: (each.evidence.p_value, -abs(each.difference.mean)))
 
 
-def counted(verdicts: Sequence[Verdict]) -> str:
-    """Count the words of several comparisons; empty of one."""
+def word_counts(verdicts: Sequence[Verdict]) -> str:
+    """Count the verdicts of several comparisons."""
     if len(verdicts) < 2:
         return ""
     rank = "primary" if any(verdict.comparison.primary for verdict in verdicts) else "clearest"
@@ -75,18 +82,17 @@ def counted(verdicts: Sequence[Verdict]) -> str:
 
 
 def undecidable(verdict: Verdict) -> str:
-    """Say if a comparison could have shown nothing, whatever its runs did."""
+    """Say if no outcome could have been conclusive."""
     bound = bounds(verdict)
     return f"It {bound}." if verdict.word is VerdictWord.INCONCLUSIVE and bound.startswith("could show nothing") else ""
 
 
 def confidence(verdict: Verdict) -> str:
-    """Write the confidence of the verdict's interval: `95 %`."""
     return f"{100 * (1 - verdict.level):.3g} %"
 
 
 def scope(verdict: Verdict) -> str:
-    """Write the runs that a verdict speaks of: `4 seeds each`."""
+    """Write a verdict's runs: `4 seeds each`."""
     before, after = verdict.difference.seeds
     if not verdict.difference.of_recipes:
         runs = "one run each" if before == after == 1 else f"{plural(after, 'run')} against {before}"
@@ -101,13 +107,13 @@ def scope(verdict: Verdict) -> str:
     return f"{first} against {second}"
 
 
-def like_these(verdict: Verdict) -> str:
-    """Write what no seed has shown of a decided word on recipes."""
+def open_for_seeds(verdict: Verdict) -> str:
+    """Write what a verdict on recipes leaves open about other seeds."""
     good = verdict.word is VerdictWord.AS_GOOD
     if (
         not verdict.difference.of_recipes
         or verdict.word in (None, VerdictWord.INCONCLUSIVE)
-        or (good and verdict.evidence.asked == "solved")
+        or (good and verdict.evidence.question == "solved")
     ):
         return ""
     loses = f"loses less than {100 * verdict.comparison.margin:g} points " if good else ""
@@ -116,8 +122,8 @@ def like_these(verdict: Verdict) -> str:
     return f"{loses}in trainings like these ({share})"
 
 
-def drawn(verdict: Verdict) -> str:
-    """Count the programs: `100 examples of 40 programs, 10 of them independent`."""
+def program_counts(verdict: Verdict) -> str:
+    """Count programs: `100 examples of 40 programs, 10 of them independent`."""
     programs, difference = plural(verdict.programs, "program"), verdict.difference
     if verdict.comparison.metric != "answer":
         return programs
@@ -132,7 +138,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def difference_of(verdict: Verdict) -> str:
-    """Write the difference: `+62 points`."""
     points = 100 * verdict.difference.mean
     return f"{points:+.0f} points" if round(points) else "0 points"
 
@@ -142,49 +147,46 @@ def _signed(verdict: Verdict) -> str:
     return f"{100 * low:+.0f} to {100 * high:+.0f}"
 
 
-def _mean(side: RecipeRate) -> str:
-    mean, low, high = side.estimate[:3]
-    return f"{100 * mean:.{places(low, high)}f} %"
-
-
 def verdict_row(verdict: Verdict) -> list[str]:
-    """Make a row under `VERDICT_HEAD`."""
     comparison = verdict.comparison
     aim = f"meant for {comparison.failure}" if comparison.failure != "any" else ""
     scale = METRICS[comparison.metric][1]
-    remarks = (f"right {scale}" if scale else "", aim, "the primary comparison" if comparison.primary else "")
-    small = ", ".join(filter(None, remarks))
+    small = joined(", ", f"right {scale}" if scale else "", aim, "the primary comparison" if comparison.primary else "")
     return [_lines(comparison.mitigation, small), verdict_cell(verdict), *_sides(verdict)]
 
 
 def verdict_cell(verdict: Verdict) -> str:
-    """Write the word, and in small print what it speaks of and what qualifies it."""
+    """Write the word and, in small print, scope and reservations."""
     of_runs = both = ""
     undecided = verdict.word is VerdictWord.INCONCLUSIVE and verdict.difference.of_recipes
     if undecided and verdict.of_runs is not VerdictWord.INCONCLUSIVE:
-        low, high = verdict.difference.interval_of_runs(verdict.level)
+        low, high = verdict.difference.runs.interval(verdict.level)
         of_runs = f"in these runs {verdict.of_runs} ({100 * low:+.1f} to {100 * high:+.1f})"
     means = verdict.baseline.estimate.mean, verdict.treatment.estimate.mean
     if means[0] == means[1] and means[0] in (0.0, 1.0):
         both = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
-        losses = [loss for loss in verdict.losses if not math.isnan(loss)]
-        both += f"; validation loss {losses[1]:.2g} against {losses[0]:.2g}" if len(losses) == 2 else ""
     unequal = "budgets differ: see Evidence" if any(remark.startswith("unequal") for remark in verdict.remarks) else ""
     return _lines(
-        str(verdict.word).capitalize(), scope(verdict), like_these(verdict), verdict.unplanned, of_runs, both, unequal
+        str(verdict.word).capitalize(),
+        scope(verdict),
+        open_for_seeds(verdict),
+        verdict.unplanned,
+        of_runs,
+        both,
+        unequal,
     )
 
 
 def side_cell(verdict: Verdict, number: int) -> str:
-    """Write a side's rate (0: baseline) with interval, seeds and remarks."""
+    """Write a side's rate with interval, seeds and remarks."""
     side = (verdict.baseline, verdict.treatment)[number]
-    low, high = side.estimate.low, side.estimate.high
-    lines = [_mean(side), interval(low, high)]
+    _, low, high, *_ = side.estimate
+    lines = [rated(*side.estimate[:3])]
     if len(side.points) > 1:
         lines.append(f"seeds {', '.join(f'{100 * point:.0f}' for point in side.points)}")
     if cut := verdict.truncated[number]:
         lines.append(f"{'all' if cut == 1 else f'{100 * cut:.0f} %'} truncated by the limit on tokens")
-    name, share = verdict.without
+    name, share = verdict.best_rule
     if share >= 0.01 and low <= share:
         lines.append(f"{'below' if high < share else 'no better than'} {name} ({share:.0%})")
     return _lines(*lines)
@@ -196,7 +198,7 @@ def _sides(verdict: Verdict) -> list[str]:
 
 
 def tokens_of(verdict: Verdict) -> str:
-    """Write the ratios of written tokens, where known, and of true ones."""
+    """Write the ratios of written tokens, if known, and of true ones."""
     true = "" if math.isnan(verdict.token_ratio) else f"x {verdict.token_ratio:.2f}"
     written = verdict.written_ratio
     return true if math.isnan(written) else f"x {written:.2f} written\n{true} in true traces"
@@ -207,29 +209,28 @@ def diagnosis_rows(verdicts: Sequence[Verdict]) -> Rows:
 
 
 def evidence_row(verdict: Verdict) -> list[str]:
-    """Make a row under `EVIDENCE_HEAD`."""
-    asked, p_value = verdict.evidence.asked, verdict.evidence.p_value
-    difference, (name, share) = verdict.difference, verdict.without
+    question, p_value = verdict.evidence.question, verdict.evidence.p_value
+    difference, (name, share) = verdict.difference, verdict.best_rule
     tests = [
         f"{p_value:.3f}" if p_value >= 0.001 else "<\N{NO-BREAK SPACE}0.001",
-        OF[asked] if asked else "",
+        OF[question] if question else "",
         "" if verdict.level == ALONE else f"judged at {verdict.level:.2g}",
     ]
     by_answer = verdict.comparison.metric == "answer"
     moved = f"{difference.gained:.0f} gained, {difference.lost:.0f} lost" if by_answer else ""
     return [
         verdict.comparison.mitigation,
-        _lines(*tests) if asked or not difference.of_recipes else "",
+        _lines(*tests) if question or not difference.of_recipes else "",
         *(solved_of(side) if difference.of_recipes else "" for side in (verdict.baseline, verdict.treatment)),
-        _lines(f"{100 * share:.0f} %", name, points_of(verdict.above)) if verdict.above else "",
-        _lines(drawn(verdict) if verdict.programs else "", moved),
+        _lines(f"{100 * share:.0f} %", name, points_of(verdict.above_rule)) if verdict.above_rule else "",
+        _lines(program_counts(verdict) if verdict.programs else "", moved),
         bounds(verdict),
         "\n".join(remark.removeprefix("unequal: ").replace("; ", "\n") for remark in verdict.remarks),
     ]
 
 
 def solved_of(side: RecipeRate) -> str:
-    """Write solved trainings and their share: `3 of 4`, `19 to 99 % of all`."""
+    """Write solved trainings: `3 of 4`, `19 to 99 % of all`."""
     bar = "" if side.solved_at == BAR else f" (at {100 * side.solved_at:.0f} %)"
     if not side.reachable:
         return f"unknown: too few programs{bar}"
@@ -237,7 +238,7 @@ def solved_of(side: RecipeRate) -> str:
 
 
 def bounds(verdict: Verdict) -> str:
-    """Write what an undecided word could show, or what limits a decided one."""
+    """Write what an inconclusive comparison could show, or what limits a verdict."""
     difference, comparison = verdict.difference, verdict.comparison
     match verdict.word:
         case VerdictWord.INCONCLUSIVE if verdict.refused:
@@ -268,4 +269,4 @@ def bounds(verdict: Verdict) -> str:
 
 
 def _lines(*parts: str) -> str:
-    return "\n".join(filter(None, parts))
+    return joined("\n", *parts)

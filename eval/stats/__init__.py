@@ -1,4 +1,4 @@
-"""Statistics of right-or-wrong outcomes: rates, differences of recipes or runs, and verdicts."""
+"""Statistics of right-or-wrong outcomes: rates, differences and verdicts."""
 
 from remedy.eval.stats.differences import Difference, compare
 from remedy.eval.stats.exact import boschloo, clopper_pearson, power_of_solved

@@ -1,4 +1,4 @@
-"""Clusters, outcomes that are drawn together: how they widen the variance of a mean."""
+"""Clusters of dependent outcomes, and the variance of a mean over them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ LEVEL = 0.05
 
 
 def quantile(level: float, freedom: float) -> float:
-    """Return Student's t (infinite `freedom`: normal) quantile of a two-sided level."""
+    """Return the two-sided quantile of Student's t, or of the normal if `freedom` is infinite."""
     tail = 1 - level / 2
     return float(special.ndtri(tail) if np.isinf(freedom) else special.stdtrit(freedom, tail))
 
 
 def codes(clusters: Sequence[object] | None, count: int) -> Codes:
-    """Assign each outcome the number of its cluster; without names, each is its own.
+    """Assign each outcome the number of its cluster, by default its own.
 
     Raises:
-        ValueError: there are not as many names as outcomes.
+        ValueError: names and outcomes differ in number.
     """
     if clusters is None:
         return np.arange(count)
@@ -45,10 +45,10 @@ def variance_of_mean(values: Floats, cluster_of: Codes) -> float:
 
 
 def design_effect(values: Floats, cluster_of: Codes) -> float:
-    """Estimate by what factor, at least 1, clusters widen a mean's variance.
+    """Estimate by what factor, at least 1, clusters widen the variance of a mean.
 
-    `values`: (P,). A cluster of equal values is added (Kish, 1965): few clusters with values other than the commonest
-    underestimate it, and intervals of rates near 1 would be too narrow.
+    `values`: (P,). One cluster of equal values (Kish, 1965) is added as a prior: with few uncommon values, the plain
+    estimate is too small, and intervals of rates near 1 too narrow.
     """
     sizes = np.bincount(cluster_of)
     # The effect if all values of a cluster are equal, which is the most.
@@ -65,9 +65,6 @@ def design_effect(values: Floats, cluster_of: Codes) -> float:
 
 
 def freedom(cluster_of: Codes) -> float:
-    """Return the degrees of freedom of a mean: clusters less one.
-
-    Infinite without clusters, since score intervals of single outcomes use the normal.
-    """
+    """Return a mean's degrees of freedom: clusters less one, infinite without clusters."""
     count = int(cluster_of.max()) + 1
     return float("inf") if count == len(cluster_of) else count - 1

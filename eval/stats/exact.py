@@ -1,4 +1,4 @@
-"""Exact tests of trainings: how many solve the task, and their rates."""
+"""Exact tests of trainings: of rates, and of how many solve the task."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PValues(NamedTuple):
 
 
 def clopper_pearson(count: int, of: int, level: float = LEVEL) -> tuple[float, float]:
-    """Compute the exact interval of a rate (Clopper and Pearson, 1934), (0, 1) of nothing."""
+    """Compute the exact interval of a rate (Clopper and Pearson, 1934)."""
     if not of:
         return 0.0, 1.0
     low = special.betaincinv(count, of - count + 1, level / 2) if count else 0.0
@@ -40,10 +40,10 @@ def clopper_pearson(count: int, of: int, level: float = LEVEL) -> tuple[float, f
 
 @cache
 def boschloo(solved: int, trainings: int, solved_after: int, trainings_after: int) -> PValues:
-    """Test if two recipes solve a task equally often, by Boschloo's unconditional test.
+    """Test if two recipes solve a task equally often (Boschloo's test).
 
     "Raised conditional level of significance for the 2x2-table when testing the equality of two probabilities",
-    Statistica Neerlandica 24, 1970. The first two arguments are the baseline's, the others the treatment's.
+    Statistica Neerlandica 24, 1970. The first two arguments are of the baseline.
     """
     from scipy import stats  # here, since importing it takes a second
 
@@ -55,12 +55,11 @@ def boschloo(solved: int, trainings: int, solved_after: int, trainings_after: in
 
 
 def permutation(before: Counts, after: Counts) -> PValues:
-    """Test if trainings of two recipes have the same mean. Counts: right answers, of the same programs.
+    """Test if trainings of two recipes have the same mean of right answers.
 
-    k trainings of the smaller side change places with an equal share of the other's, for all k at random. The p-values
-    are the shares of exchanges whose difference is as high, or as low, as the real one. Equal shares keep each side's
-    spread when the numbers differ (Romano, "On the behavior of randomization tests without a group invariance
-    assumption", JASA 85, 1990).
+    Every k trainings of the smaller side are exchanged with an equal share of the other side. A p-value is the share of
+    exchanges with a difference as extreme as the real one. Equal shares keep each side's spread if the numbers differ
+    (Romano, "On the behavior of randomization tests without a group invariance assumption", JASA 85, 1990).
     """
     return PValues(_as_high(before, after), _as_high(after, before))
 
@@ -79,7 +78,7 @@ def _as_high(before: Counts, after: Counts) -> float:
 
 
 def _sums(counts: Counts) -> npt.NDArray[np.float64]:
-    """Return the probabilities of sums of k counts drawn without replacement: row k, column sum."""
+    """Return probabilities (k, sum) of the sum of k counts drawn without replacement."""
     ways = np.zeros((len(counts) + 1, int(counts.sum()) + 1))
     ways[0, 0] = 1
     for count in counts:
@@ -88,10 +87,9 @@ def _sums(counts: Counts) -> npt.NDArray[np.float64]:
 
 
 def sign_flips(changes: Counts) -> PValues:
-    """Test if trainings on both sides change by chance (Fisher's randomisation test).
+    """Test if matched trainings change by chance (Fisher's randomisation test).
 
-    `changes`: right answers that each gained. The p-values are the shares of all 2^n signs with as high, or as low, a
-    sum.
+    `changes`: right answers gained by each. A p-value is the share of the 2^n signs with a sum as extreme.
     """
     sizes = np.abs(changes)
     ways = np.zeros(int(sizes.sum()) + 1)
@@ -99,30 +97,23 @@ def sign_flips(changes: Counts) -> PValues:
     for size in sizes:
         ways[size:] += ways[: len(ways) - size].copy()
         ways /= ways.max()  # against overflow of 2^n
-    return _tails(ways, int(changes[changes > 0].sum()))
-
-
-def _tails(ways: npt.NDArray[np.float64], observed: int) -> PValues:
-    total = ways.sum()
+    observed, total = int(changes[changes > 0].sum()), ways.sum()
     return PValues(float(ways[observed:].sum() / total), float(ways[: observed + 1].sum() / total))
 
 
 def most_failing(failed: int, trainings: int, level: float = LEVEL) -> float:
-    """Bound the share of all trainings that fail, one-sided with confidence 1 - `level`."""
+    """Return the one-sided upper bound of the share of trainings that fail."""
     return clopper_pearson(failed, trainings, 2 * level)[1]
 
 
 @cache
 def power_of_solved(shares: tuple[float, float], trainings: tuple[int, int], level: float = LEVEL) -> float:
-    """Compute the probability that `boschloo` decides. `shares`: of trainings that solve, on each side."""
+    """Compute the power of `boschloo`; `shares`: trainings that solve, per side."""
     from scipy import stats  # here, since importing it takes a second
 
-    chances = [stats.binom.pmf(np.arange(count + 1), count, share) for count, share in zip(trainings, shares)]
-    return float(
-        sum(
-            chances[0][first] * chances[1][second]
-            for first in range(trainings[0] + 1)
-            for second in range(trainings[1] + 1)
-            if boschloo(first, trainings[0], second, trainings[1]).p_value < level
-        )
-    )
+    before, after = (stats.binom.pmf(np.arange(count + 1), count, share) for count, share in zip(trainings, shares))
+    decided = [
+        [boschloo(first, trainings[0], second, trainings[1]).p_value < level for second in range(len(after))]
+        for first in range(len(before))
+    ]
+    return float(before @ decided @ after)

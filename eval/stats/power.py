@@ -1,4 +1,4 @@
-"""Power before training: the smallest difference shown, and the seeds and programs that words take."""
+"""Power before training: smallest differences, and the seeds and programs needed."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ SPREAD = 0.1
 SPREADS = {"answer": (SPREAD, 0.04, 0.34), "action": (0.06, 0.03, 0.16)} | dict.fromkeys(
     ("state", "changed_state"), (0.04, 0.02, 0.14)
 )
-"""By metric the same, and its quartiles over conditions of recipes in `results/study` with three seeds or more that are
-right in 10 to 95 %; medians are 0.12, 0.06 and 0.04."""
+"""By metric: the same, and its quartiles over conditions in `results/study` with three seeds or more and rates of 10 to
+95 %; medians are 0.12, 0.06 and 0.04."""
 RATE = 0.5
 """Assumed rate of the baseline: at a half, differences are hardest to see."""
 POWER = 0.8
 CORRELATION = 0.5
-"""Assumed correlation of the two sides' outcomes over programs; 0 would be of models that have nothing in common."""
+"""Assumed correlation of the sides' outcomes over programs; 0: the models have nothing in common."""
 WITHIN = 0.1
-"""Assumed correlation of the states, or actions, of one program: in `results/study` medians are 0.06 and 0.12 of real programs,
-0.14 of strings, and below 0 of permutations."""
+"""Assumed correlation of a program's states or actions; medians in `results/study` are 0.06 and 0.12 of real programs, 0.14
+of strings, and below 0 of permutations."""
 
 
 def independent(units: float, clusters: int, within: float = WITHIN) -> float:
-    """Count the independent outcomes that say as much as so many in equal clusters (Kish, "Survey Sampling", 1965).
+    """Return the effective number of outcomes in clusters (Kish, "Survey Sampling", 1965).
 
-    `within`: the correlation of two of one cluster.
+    `within`: the correlation of two outcomes of a cluster.
     """
     return units / (1 + (units / clusters - 1) * within)
 
 
 @cache
 def separating(seeds: tuple[float, float]) -> float:
-    """Find the distance of two recipes at which their seeds do not mix, with probability `POWER`.
+    """Return the distance at which all of one recipe's seeds beat the other's.
 
-    In standard deviations of seeds; the better recipe's are all above the other's.
+    In standard deviations of seeds, with probability `POWER`.
     """
     generator = np.random.default_rng(0)
     noise = [generator.normal(size=(4000, 1 if math.isinf(count) else int(count))) for count in seeds]
@@ -59,10 +59,10 @@ def smallest_difference(
     spread: float = SPREAD,
     level: float = LEVEL,
 ) -> float:
-    """Estimate the smallest difference that `compare` tells from 0 with probability `POWER`, at most 1.
+    """Estimate the smallest difference that `compare` shows with probability `POWER`.
 
-    `seeds`: of baseline and treatment; infinite for an untrained model. With one seed on a side it is of these runs,
-    and `spread`, the standard deviation over seeds, does not matter. `programs`: independent outcomes of a seed.
+    `seeds`: of baseline and treatment; infinite for an untrained model. `spread`: their standard deviation, not used if
+    a side has one seed. `programs`: independent outcomes per seed.
     """
     among = (2 * rate * (1 - rate) * (1 - CORRELATION) / programs, float("inf"))
     if min(seeds) < 2:
@@ -88,9 +88,9 @@ def decidable(
     spread: float = SPREAD,
     outcomes: float | None = None,
 ) -> str:
-    """Write the difference that so many seeds and programs can show.
+    """Write what these seeds and programs can show.
 
-    `outcomes`: independent ones, by default one of each of the `clusters`.
+    `outcomes`: independent ones, by default one per cluster.
     """
     trainings = _counts(seeds)
     difference = f"{100 * smallest_difference(seeds, outcomes or clusters, rate, spread, level):.0f} points"
@@ -119,7 +119,7 @@ def _counts(seeds: tuple[float, float]) -> tuple[int, int]:
 
 
 def right_for(solved_at: float, programs: int) -> int:
-    """Return how many of these programs must be right to show a rate of `solved_at`."""
+    """Return how many programs must be right to show a rate of `solved_at`."""
 
     def low(right: int) -> float:
         return rate_of([True] * right + [False] * (programs - right)).low

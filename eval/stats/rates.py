@@ -14,7 +14,7 @@ from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effec
 class Estimate(NamedTuple):
     """A rate, or a mean of `size` values, with its 95 % interval.
 
-    `effective`: the number of independent values that would tell as much; less than `size` in clusters.
+    `effective`: the number of independent values that tell as much.
     """
 
     mean: float
@@ -27,11 +27,11 @@ class Estimate(NamedTuple):
 def rate(outcomes: Sequence[bool], clusters: Sequence[object] | None = None) -> Estimate:
     """Estimate the share of true outcomes with Wilson's (1927) score interval.
 
-    In clusters, of their effective number (Korn and Graubard, "Confidence intervals for proportions with small expected
+    Clusters count by their effective size (Korn and Graubard, "Confidence intervals for proportions with small expected
     number of positive counts estimated from survey data", Survey Methodology 24, 1998).
 
     Raises:
-        ValueError: there are no outcomes, or not as many clusters as outcomes.
+        ValueError: there are no outcomes, or clusters and outcomes differ in number.
     """
     if not len(outcomes):
         raise ValueError("no outcomes")
@@ -39,10 +39,10 @@ def rate(outcomes: Sequence[bool], clusters: Sequence[object] | None = None) -> 
 
 
 def pooled(right: Sequence[int], tried: Sequence[int], clusters: Sequence[object]) -> Estimate:
-    """Estimate the share of right steps among all steps of several examples, as `rate`.
+    """Estimate the share of right steps in all examples together, as `rate`.
 
     Raises:
-        ValueError: there are no steps, or not as many clusters as examples.
+        ValueError: there are no steps, or clusters and examples differ in number.
     """
     if not sum(tried):
         raise ValueError("no steps")
@@ -58,10 +58,10 @@ def compound(
 ) -> tuple[float, float, float]:
     """Estimate the share of programs without error if their steps fail independently.
 
-    The mean over programs of the product of the rates, each to the power of the program's number of such steps
-    (`steps`: (P, K)). `rates`: by kind, with the ends of their intervals. The 95 % interval joins their uncertainty
-    with that over programs (Zou and Donner, "Construction of confidence limits about effect measures: a general
-    approach", Statistics in Medicine 27, 2008).
+    `steps`: (P, K), the number of each program's steps of each kind. `rates`: right steps by kind, with interval ends.
+    The estimate is the mean product of rates^steps. Its 95 % interval joins the uncertainty of rates and programs (Zou
+    and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine
+    27, 2008).
     """
     counts = np.asarray(steps, dtype=float)
     centres, lows, highs = (np.prod(np.asarray(ends) ** counts, axis=1) for ends in zip(*rates, strict=True))
@@ -76,10 +76,10 @@ def compound(
 def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> Estimate:
     """Estimate the mean of shares with its t interval over clusters, cut to [0, 1].
 
-    Of one cluster it is [0, 1]; of equal values, Wilson's of as many outcomes as clusters.
+    One cluster gives [0, 1]; equal values give Wilson's interval of as many outcomes as clusters.
 
     Raises:
-        ValueError: there are no values, or not as many clusters as values.
+        ValueError: there are no values, or clusters and values differ in number.
     """
     if not len(values):
         raise ValueError("no values")

@@ -1,4 +1,4 @@
-"""One recipe over its seeds: its rate, and how many trainings solve the task."""
+"""Rates of a recipe over its seeds, and trainings that solve the task."""
 
 from __future__ import annotations
 
@@ -14,58 +14,52 @@ from remedy.eval.stats.exact import clopper_pearson
 from remedy.eval.stats.rates import Estimate, rate
 
 BAR = 0.95
-"""The default rate that a run must reach, with the lower end of its interval, to solve its task."""
+"""The default rate that the lower end of a run's interval must reach for the run to solve its task."""
 
 
 class RecipeRate(NamedTuple):
     """The rate of a recipe over its seeds.
 
-    `spread`: the standard deviation of the runs' rates; NaN of one. A run solves the task if the lower end of its
-    interval reaches `solved_at`; `reachable`: one with all programs right would.
+    A run solves the task if its interval's lower end reaches `solved_at`. `reachable`: all programs right would solve it.
     """
 
     estimate: Estimate
     runs: tuple[Estimate, ...]
-    spread: float
     solved_at: float
     reachable: bool
 
     @property
     def points(self) -> tuple[float, ...]:
-        """Each seed's rate."""
         return tuple(run.mean for run in self.runs)
 
     @property
     def solves(self) -> tuple[bool, ...]:
-        """Each seed's success at the task; never, if not `reachable`."""
+        """True for each run that solves the task."""
         return tuple(self.reachable and run.low >= self.solved_at for run in self.runs)
 
     @property
     def solved(self) -> int:
-        """The number of runs that solve the task."""
         return sum(self.solves)
 
     @property
     def share(self) -> tuple[float, float]:
-        """The 95 % interval of the share of all trainings that solve it."""
+        """The 95 % interval of the share of trainings that solve it."""
         return clopper_pearson(self.solved, len(self.runs))
 
 
 class Spread(NamedTuple):
-    """Centre of an interval, with (standard error, degrees of freedom) in `parts`: the widest decides."""
+    """Centre of an interval; of its `parts` (standard error, degrees of freedom), the widest counts."""
 
     centre: float
     parts: tuple[tuple[float, float], ...]
 
-    def half(self, level: float = LEVEL) -> float:
-        """Return the half width of the interval of confidence 1 - `level`."""
-        return max(quantile(level, degrees) * error for error, degrees in self.parts)
+    def interval(self, level: float = LEVEL, lowest: float = -1.0) -> tuple[float, float]:
+        """Return the interval of confidence 1 - `level`, cut to [`lowest`, 1]."""
+        half = max(quantile(level, degrees) * error for error, degrees in self.parts)
+        return max(self.centre - half, lowest), min(self.centre + half, 1.0)
 
     def p_values(self) -> tuple[float, float]:
-        """Return two-sided p-values of the centre being above 0, and below it.
-
-        Each is below a level exactly if the interval at that level lies on that side of 0.
-        """
+        """Return two-sided p-values of the centre being above and below 0, as the intervals."""
         up, down = (2 * max(_t_tail(sign * self.centre, *part) for part in self.parts) for sign in (-1, 1))
         return up, down
 
@@ -73,17 +67,15 @@ class Spread(NamedTuple):
 def _t_tail(value: float, error: float, degrees: float) -> float:
     if not error:
         return float(value >= 0)
-    ratio = value / error
-    return float(special.ndtr(ratio) if math.isinf(degrees) else special.stdtr(degrees, ratio))
+    return float(special.stdtr(degrees, value / error))
 
 
 def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solved_at: float = BAR) -> RecipeRate:
     """Estimate a recipe's rate from its seeds' outcomes (S, P) on the same programs.
 
-    The interval is for other seeds and other programs: both variances less their interaction, which is in both
-    (Cameron, Gelbach and Miller, "Robust inference with multiway clustering", JBES 29, 2011), with Satterthwaite's
-    degrees of freedom, and at least as wide as over seeds alone. It takes seeds' rates to be normal: where trainings
-    either solve a task or fail, read `share`.
+    The interval is for other seeds and programs: both variances less their interaction (Cameron, Gelbach and Miller,
+    "Robust inference with multiway clustering", JBES 29, 2011), with Satterthwaite's degrees of freedom, at least as
+    wide as over seeds alone. It assumes normal rates: where trainings either solve a task or fail, read `share`.
 
     Raises:
         ValueError: there are no outcomes.
@@ -95,19 +87,18 @@ def over_seeds(outcomes: Floats, clusters: Sequence[object] | None = None, solve
     runs = tuple(rate((row > 0.5).tolist(), clusters) for row in values)
     reachable = rate([True] * values.shape[1], clusters).low >= solved_at
     if len(values) == 1:
-        return RecipeRate(runs[0], runs, math.nan, solved_at, reachable)
+        return RecipeRate(runs[0], runs, solved_at, reachable)
     points = values.mean(axis=1)
     spread = between_and_among([points], values.mean(axis=0), cluster_of, shared(values, cluster_of))
-    centre, half = float(points.mean()), spread.half()
     effective = values.shape[1] / design_effect(values.mean(axis=0), cluster_of)
-    estimate = Estimate(centre, max(centre - half, 0.0), min(centre + half, 1.0), values.shape[1], effective)
-    return RecipeRate(estimate, runs, float(points.std(ddof=1)), solved_at, reachable)
+    estimate = Estimate(float(points.mean()), *spread.interval(lowest=0.0), values.shape[1], effective)
+    return RecipeRate(estimate, runs, solved_at, reachable)
 
 
 def between_and_among(seeds: Sequence[Floats], programs: Floats, cluster_of: Codes, interaction: float) -> Spread:
     """Combine the spread over seeds with that over programs.
 
-    `seeds`: rates (S,) of each side whose seeds vary. `programs`: means (P,). `interaction`: the variance in both.
+    `seeds`: rates (S,) of each side with several. `programs`: means (P,). `interaction`: the variance in both.
     """
     of_seeds = [(float(rates.var(ddof=1)) / len(rates), len(rates) - 1) for rates in seeds]
     seeds_alone = crossed(of_seeds, (0.0, math.inf), 0.0)
@@ -119,10 +110,7 @@ def between_and_among(seeds: Sequence[Floats], programs: Floats, cluster_of: Cod
 def crossed(
     seeds: Sequence[tuple[float, float]], programs: tuple[float, float], interaction: float
 ) -> tuple[float, float]:
-    """Add variances over seeds and over programs; return the total and its degrees of freedom.
-
-    Each variance comes with its degrees of freedom (Satterthwaite).
-    """
+    """Add variances, each with its degrees of freedom; return both of the total (Satterthwaite)."""
     parts = [*seeds, programs]
     of_seeds = sum(variance for variance, _ in seeds)
     # An estimate of the interaction may exceed the variances that contain it.
@@ -134,8 +122,8 @@ def crossed(
 def adjusted(values: Floats, cluster_of: Codes) -> tuple[float, float]:
     """Estimate the centre and variance of a mean over programs (P,) in [-1, 1].
 
-    Two programs are added: half a one at 1, half a one at -1, one at 0, as Agresti and Min add half an observation to
-    each of four cells.
+    Half a program is added at 1, half at -1 and one at 0, as Agresti and Min add half an observation to each of four
+    cells.
     """
     effective = len(values) / design_effect(values, cluster_of)
     total = effective + 2
@@ -145,7 +133,7 @@ def adjusted(values: Floats, cluster_of: Codes) -> tuple[float, float]:
 
 
 def shared(values: Floats, cluster_of: Codes) -> float:
-    """Estimate the variance of the interaction of seeds and programs from values (S, P)."""
+    """Estimate the variance of the interaction of seeds and programs; `values`: (S, P)."""
     seeds, programs = len(values), len(cluster_of)
     count = int(cluster_of.max()) + 1
     if min(seeds, count) < 2:

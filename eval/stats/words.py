@@ -1,4 +1,4 @@
-"""Words for comparisons: of recipes by exact tests, of runs by an interval over programs."""
+"""Verdicts: on recipes by exact tests, on runs by an interval over programs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from remedy.eval.stats.exact import (
 from remedy.eval.stats.seeds import RecipeRate
 
 MARGIN = 0.02
-"""The default loss below which a recipe is as good."""
+"""The default loss below which a recipe counts as good."""
 Question = Literal["solved", "rates"]
 """The question about recipes: how many of their trainings solve the task, or how far their rates differ."""
 
 
 class VerdictWord(StrEnum):
-    """The verdict of a comparison of recipes, or of runs where there is one seed."""
+    """A verdict on recipes, or on runs if there is one seed."""
 
     FIXED = "fixed"
     """Better, and the failure is gone."""
@@ -44,28 +44,27 @@ class VerdictWord(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """Evidence of a comparison. `asked`: the question; None for single runs.
+    """Evidence of a comparison; `question`: None for single runs.
 
-    `up`, `down`: two-sided p-values of the treatment being better, and worse; at least those of these runs on other
-    programs.
+    `up`, `down`: two-sided p-values of the treatment being better and worse, at least those of these runs.
     """
 
-    asked: Question | None
+    question: Question | None
     up: float
     down: float
     solved: PValues | None
-    """The test of solved trainings, asked or not."""
+    """The test of solved trainings, whatever was asked."""
 
     @property
     def p_value(self) -> float:
-        """The smaller of both, at most 1."""
+        """The smaller of `up` and `down`, at most 1."""
         return min(1.0, self.up, self.down)
 
 
 def compute_evidence(
     difference: Difference, baseline: RecipeRate, treatment: RecipeRate, asks: Question | None = None
 ) -> Evidence:
-    """Weigh a comparison's evidence, by default by rates, or of few seeds by solved trainings.
+    """Test a comparison: rates by default, solved trainings if seeds are few.
 
     Raises:
         ValueError: rates are asked of too few seeds.
@@ -74,12 +73,12 @@ def compute_evidence(
         return Evidence(None, *difference.runs.p_values(), None)
     solved = _solved(difference, baseline, treatment)
     few = too_few(difference.seeds, difference.matched)
-    asked: Question = asks or ("solved" if few else "rates")
-    if asked == "rates" and few:
+    question: Question = asks or ("solved" if few else "rates")
+    if question == "rates" and few:
         raise ValueError("too few seeds for a test of rates")
-    test = difference.test() if asked == "rates" else solved
+    test = difference.test() if question == "rates" else solved
     up, down = map(max, (2 * test.up, 2 * test.down), difference.runs.p_values())
-    return Evidence(asked, up, down, solved)
+    return Evidence(question, up, down, solved)
 
 
 def _solved(difference: Difference, baseline: RecipeRate, treatment: RecipeRate) -> PValues:
@@ -89,13 +88,13 @@ def _solved(difference: Difference, baseline: RecipeRate, treatment: RecipeRate)
 
 
 def least_p(question: Question, seeds: tuple[int, int], matched: bool = False) -> float:
-    """Return the least p-value that a question can have with so many seeds a side."""
+    """Return the least p-value that a question can have with these seeds."""
     before, after = seeds
     if matched:
-        return min(1.0, 2 * math.pow(0.5, max(seeds)))
+        return 2 * math.pow(0.5, max(seeds))
     if question == "solved":
         return boschloo(0, before, after, after).p_value
-    return min(1.0, 2 / math.comb(2 * min(seeds), min(seeds)))
+    return 2 / math.comb(2 * min(seeds), min(seeds))
 
 
 def word(
@@ -108,11 +107,12 @@ def word(
 ) -> VerdictWord:
     """Judge a comparison of recipes; single runs go to `word_of_runs`.
 
-    Helped and worse: that direction's p-value is below the level. Fixed: helped, and more trainings solve the task (at
-    the level too), and more than half of all do (six of six at 5 %), in an interval above the baseline's. As good,
-    here and on other programs: rates lose less than `margin`; or, asked for solved trainings, fewer than `margin` of
-    all fail (29 of 29 for 10 %, 59 of 59 for 5 %), and the others lose less than `margin` against the baseline's that
-    solve it.
+    - Helped, worse: the direction's p-value is below the level.
+    - Fixed: helped, more trainings solve the task at the level, and the interval of their share is above half (six of
+      six at 5 %) and above the baseline's.
+    - As good: rates lose less than `margin`, here and on other programs. For solved trainings: fewer than `margin` of
+      all fail (29 of 29 for 10 %, 59 of 59 for 5 %), and the others lose less than `margin` against those of the
+      baseline that solve it.
     """
     if not difference.of_recipes:
         return word_of_runs(difference, baseline, treatment, level, margin)
@@ -125,11 +125,11 @@ def word(
     if evidence.down < level:
         return VerdictWord.WORSE
     allowed_loss = math.floor(margin * difference.examples)
-    if evidence.asked == "solved":
+    if evidence.question == "solved":
         as_good = _solves_as_well(baseline, treatment, level, margin, allowed_loss)
     else:  # a rate below the margin could not lose it
         as_good = difference.baseline > margin and difference.test(allowed_loss).up < level
-    as_good = as_good and difference.interval_of_runs(2 * level)[0] > -margin
+    as_good = as_good and difference.runs.interval(2 * level)[0] > -margin
     return VerdictWord.AS_GOOD if as_good else VerdictWord.INCONCLUSIVE
 
 
@@ -155,11 +155,12 @@ def word_of_runs(
 ) -> VerdictWord:
     """Judge a comparison of these runs alone, on other programs.
 
-    Helped and worse: the interval excludes 0. Fixed: helped, every run of the treatment solves the task, and every
-    interval of the baseline's is below `solved_at`. As good: the lower end is above -`margin`, which is less than the
-    baseline's rate.
+    - Helped, worse: the interval excludes 0.
+    - Fixed: helped, every run of the treatment solves the task, and every interval of the baseline is below
+      `solved_at`.
+    - As good: the lower end is above -`margin`, and the baseline's rate above `margin`.
     """
-    low, high = difference.interval_of_runs(level)
+    low, high = difference.runs.interval(level)
     if high < 0:
         return VerdictWord.WORSE
     if low > 0:
@@ -170,10 +171,7 @@ def word_of_runs(
 
 
 def levels(p_values: Sequence[float], level: float = LEVEL) -> list[float]:
-    """Return levels at which all comparisons hold together (Holm, 1979).
-
-    A p-value is below its level exactly if Holm's procedure rejects.
-    """
+    """Return each comparison's level: its p-value is below it exactly if Holm (1979) rejects."""
     order = np.argsort(p_values, kind="stable")
     adjusted, rejecting = [level] * len(p_values), True
     last = level

@@ -1,1 +1,1 @@
-"""Tables and figures that diagnostics and the report share."""
+"""Tables and figures of diagnostics and reports."""

@@ -1,4 +1,4 @@
-"""Colours of roles, runs and verdicts, the same in figures, terminals and pages."""
+"""Colours of roles, runs and verdicts in figures, terminals and pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLE_COLOURS = {
     "state": "#0072B2",
     "value": "#009E73",
 }
-"""Colours by role; `none`: nothing went wrong. Greys are for what is not learnt."""
+"""Colours by role; `none`: no error. Greys: not learnt."""
 
 
 WORD_COLOURS = {

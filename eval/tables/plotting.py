@@ -15,7 +15,7 @@ from remedy.eval.tables.colours import COLOURS
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 PANEL_COLUMNS = 3
 LEGEND_CHARACTERS = 105
-"""Characters that fit into a legend's row below a figure of full width."""
+"""Characters that fit into a legend's row at full width."""
 WIDTH = 9.6
 """Inches of a figure: the width of the page."""
 Interval = tuple[float, float, float]
@@ -53,7 +53,7 @@ def panels(count: int, shared: bool = True) -> tuple[Figure, list[Axes]]:
 
 
 def line(panel: Axes, points: Mapping[Any, Interval], label: str, number: int, style: str = "-") -> None:
-    """Draw estimates by x with their intervals; `number` chooses colour and marker."""
+    """Draw estimates with intervals; `number` chooses colour and marker."""
     xs = sorted(points)
     if not xs:
         return
@@ -66,13 +66,13 @@ def line(panel: Axes, points: Mapping[Any, Interval], label: str, number: int, s
 
 
 def rates(panel: Axes) -> None:
-    """Show 0 to 100 % on the vertical axis, with room for markers."""
+    """Show 0 to 100 % on the vertical axis."""
     panel.set_ylim(-0.03, 1.03)
     panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
 
 
 def numbers(panel: Axes, values: Sequence[float]) -> None:
-    """Show these values on the horizontal axis, by doublings if they range widely."""
+    """Show values on the horizontal axis, by doublings if they range widely."""
     ticks = sorted(set(values))
     if ticks[0] > 0 and ticks[-1] >= 8 * ticks[0]:
         panel.set_xscale("log", base=2)
@@ -81,7 +81,7 @@ def numbers(panel: Axes, values: Sequence[float]) -> None:
 
 
 def legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Lay the figure out with one legend below all panels."""
+    """Lay out the figure with one legend below all panels."""
     handles: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels()):

@@ -1,4 +1,4 @@
-"""Parts of reports: sections, and how tables show labels and rates of conditions."""
+"""Sections of reports, and how tables show labels and rates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WITHOUT = "Without a model"
 """The head of the column of the best rule without a model."""
 RIGHT, FAILURES, RECORDS, TOKENS, RUNS = "Right answers", "Failures", "Records", "Tokens", "Runs and training"
-"""Groups of sections in their order, each folded away under its name."""
+"""Groups of sections in order, each folded away under its name."""
 GROUPS = (RIGHT, FAILURES, RECORDS, TOKENS, RUNS)
 
 Rows = list[list[str]]
@@ -25,8 +25,8 @@ Rows = list[list[str]]
 class Section(NamedTuple):
     """A part of a report: a table or a figure.
 
-    `title`: unique, since it names the figure's file. `draw`: may return None; then the section is left out. `note`:
-    shown where first needed; `own`: always. `links`: files by the text of cells.
+    `title`: unique, since it names the figure's file. `draw`: a result of None leaves the section out. `note`: shown at
+    its first section only; `own`: always. `links`: files by cells' text.
     """
 
     title: str
@@ -39,27 +39,26 @@ class Section(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Figures of others, by column; `unlike`: how they differ from this project's."""
+    """Published figures, by column; `unlike`: how they differ from ours."""
 
     name: str
     labels: Mapping[str, LabelValue]
     metrics: Mapping[str, str]
     unlike: str
 
-    def beside(self, conditions: Iterable[ConditionSummary]) -> bool:
-        """Say if one of the conditions has its labels."""
-        return any(self.labels.items() <= condition["labels"].items() for condition in conditions)
-
 
 def tidied(rows: Rows) -> Rows:
-    """Drop the columns in which every cell is empty or 0."""
-    kept = [column for column in range(len(rows[0])) if any(row[column] not in ("", "0", "0 %") for row in rows[1:])]
-    return [[row[column] for column in kept] for row in rows]
+    """Drop columns whose cells are all empty or 0."""
+    filled = [column for column in range(len(rows[0])) if any(row[column] not in ("", "0", "0 %") for row in rows[1:])]
+    return [[row[column] for column in filled] for row in rows]
 
 
-def text(value: LabelValue) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
+def text(value: object) -> str:
+    """Write a label's or setting's value as in YAML."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(text, value))
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -68,7 +67,7 @@ def title(label: str) -> str:
 
 
 def ordered_labels(conditions: Iterable[ConditionSummary]) -> list[str]:
-    """List conditions' labels, their diagnostics' own first."""
+    """List labels, diagnostics' own first."""
     common = [label.name for label in COMMON]
     names = dict.fromkeys(name for condition in conditions for name in condition["labels"])
     position = {name: number for number, name in enumerate(LABELS)}
@@ -93,23 +92,23 @@ def telling(conditions: Sequence[ConditionSummary]) -> list[str]:
 
 
 def constant(conditions: Sequence[ConditionSummary]) -> str:
-    """Write the labels that all conditions share as a sentence."""
+    """Write the labels that all conditions share."""
     shared = [name for name in ordered_labels(conditions) if name not in varying(conditions)]
     pairs = [f"{name} {text(value)}" for name in shared if (value := conditions[0]["labels"][name]) != ""]
     return f"All with {', '.join(pairs)}." if pairs else ""
 
 
 def named(labels: Mapping[str, LabelValue], names: Iterable[str]) -> str:
-    """Write some labels, without false and empty ones: `spacing 4, forcing free`."""
-    values = {name: labels.get(name) for name in names}
-    present = {
-        name: value for name, value in values.items() if value is not None and value is not False and value != ""
-    }
-    return ", ".join(name if value is True else f"{name} {text(value)}" for name, value in present.items())
+    """Write labels that are not false or empty: `spacing 4, forcing free`."""
+    return ", ".join(
+        name if value is True else f"{name} {text(value)}"
+        for name, value in ((name, labels.get(name, "")) for name in names)
+        if value is not False and value != ""
+    )
 
 
 def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
-    """Sort conditions by run, then by their labels' values."""
+    """Sort conditions by run, then by labels."""
     runs = list(dict.fromkeys(condition["run"] for condition in conditions))
     names = ordered_labels(conditions)
 
@@ -122,11 +121,20 @@ def in_order(conditions: Sequence[ConditionSummary]) -> list[ConditionSummary]:
 
 def rated(mean: float, low: float, high: float) -> str:
     """Write a rate as `93 %`, with `89 to 96 %` in small print."""
-    return f"{100 * mean:.{places(low, high)}f} %\n{interval(low, high)}"
+    return f"{rate_text(mean, low, high)}\n{interval(low, high)}"
+
+
+def rate_text(mean: float, low: float, high: float) -> str:
+    return f"{100 * mean:.{decimals(low, high)}f} %"
 
 
 def percent(estimate: Estimate | None) -> str:
-    return "" if estimate is None else rated(estimate.mean, estimate.low, estimate.high)
+    return "" if estimate is None else rated(*estimate[:3])
+
+
+def joined(separator: str, *parts: str) -> str:
+    """Join the parts that are not empty."""
+    return separator.join(filter(None, parts))
 
 
 def mean_of(intervals: Iterable[Estimate | None]) -> str:
@@ -136,15 +144,13 @@ def mean_of(intervals: Iterable[Estimate | None]) -> str:
         return percent(estimates[0]) if estimates else ""
     means = [estimate.mean for estimate in estimates]
     mean, low, high = sum(means) / len(means), min(means), max(means)
-    if low == high:
-        return f"{100 * mean:.0f} %"
-    return f"{100 * mean:.{places(low, high)}f} %\nruns {interval(low, high)}"
+    return f"{100 * mean:.0f} %" if low == high else f"{rate_text(mean, low, high)}\nruns {interval(low, high)}"
 
 
 def interval(low: float, high: float) -> str:
     """Write the ends of an interval of rates: `89 to 96 %`."""
-    decimals = places(low, high)
-    return f"{100 * low:.{decimals}f} to {100 * high:.{decimals}f} %"
+    count = decimals(low, high)
+    return f"{100 * low:.{count}f} to {100 * high:.{count}f} %"
 
 
 def points_of(difference: Difference) -> str:
@@ -153,6 +159,6 @@ def points_of(difference: Difference) -> str:
     return f"{100 * difference.mean:+.0f} points ({100 * low:+.0f} to {100 * high:+.0f})"
 
 
-def places(low: float, high: float) -> int:
-    """Return a percentage's decimals: one if its interval is below two points."""
+def decimals(low: float, high: float) -> int:
+    """Return the decimals of a percentage: one if its interval is narrow."""
     return 1 if high - low < 0.02 else 0

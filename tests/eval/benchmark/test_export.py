@@ -76,7 +76,7 @@ def evaluated() -> Evaluated:
         known = [one for pair in zip(truths, ids) for one in sequences(*pair, condition, tokenizer.special_ids)]
         generator = LocalGenerator(ModelReader(Mock(known, tokenizer.vocab_size)), tokenizer)
         ran = run_condition(generator, tokenizer, condition, config)
-        for row, kept in zip(ran.rows, ran.kept):
+        for row, kept in zip(ran.rows, ran.generations):
             key = f"{condition.slug}/{row['index']}"
             found.written[key], found.right[key] = kept["text"].partition(END)[0], row["right"]
     assert set(found.right.values()) == {True, False}

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
-from remedy.eval.diagnostics.two_by_two import CELLS, cells_table, found_cells
+from remedy.eval.diagnostics.two_by_two import CELLS, cells_table
 from remedy.eval.evaluate import evaluate
 from remedy.eval.report.page import compose, report
+from remedy.eval.tables.groups import grouped
 from remedy.settings import build
 from tests.eval.made_records import made, together
 from tests.eval.test_evaluate import PERMUTATION, model_for
@@ -33,7 +34,7 @@ def test_all_cells_have_the_same_programs_and_a_report_draws_them(tmp_path: Path
 def test_a_wrong_action_and_a_lost_state_are_told_apart() -> None:
     free = made([False] * 4, diagnostic="two_by_two", first_error_role=["event", "action", "state", ""])
     conditions, records = together(free)
-    head, row = cells_table(found_cells(conditions, records))
+    head, row = cells_table(grouped(conditions, records))
     said = dict(zip(head, row))
     assert said["First error: wrong action"] == "50 %\n15 to 85 %\n2 of 4 traces"
     assert said["First error: lost state"].endswith("1 of 4 traces")

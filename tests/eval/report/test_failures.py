@@ -7,8 +7,8 @@ import pandas as pd
 from remedy.eval.report import failures
 from remedy.eval.report.comparison import Comparison, Side
 from remedy.eval.report.failures import failure_sections, moved_sections
-from remedy.eval.report.groups import grouped
 from remedy.eval.report.verdicts import compute_verdicts
+from remedy.eval.tables.groups import grouped
 from tests.eval.made_records import made, together
 
 FAILED: dict[str, Any] = {

@@ -13,7 +13,7 @@ from remedy.eval.evaluate import evaluate
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
 from remedy.eval.report.page import report
-from remedy.eval.report.records import MOST_OF_CLASS, MOST_TOKENS, TITLE, chosen
+from remedy.eval.report.records import MOST_OF_CLASS, MOST_TOKENS, TITLE, choose_records
 from remedy.eval.view.records import record_of_folder
 from remedy.eval.view.terminal import page
 from remedy.settings import build
@@ -31,11 +31,11 @@ def test_conditions_of_all_runs_take_turns_short_ones_first_and_no_cluster_is_sh
     records = records.assign(
         written_tokens=[MOST_TOKENS if place % 40 > 30 else 40 - place % 40 for place in range(160)]
     )
-    found = chosen(records)
+    found = choose_records(records)
     assert list(found["name"]) == [f"wrong-state-{number}" for number in range(1, MOST_OF_CLASS + 1)]
     assert list(zip(found["run"], found["spacing"]))[:5] == [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 1)]
     assert list(found["cluster"]) == [f"{place:04}" for place in range(30, 20, -1)]
-    pd.testing.assert_frame_equal(chosen(records[::-1][::-1]), found)
+    pd.testing.assert_frame_equal(choose_records(records[::-1][::-1]), found)
 
 
 DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "length": 2}, "reveal": {"locals": "diff"}})

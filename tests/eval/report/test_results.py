@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from remedy.eval.report.groups import grouped
 from remedy.eval.report.results import curves, held_out_table, result_sections, right_table, step_table
+from remedy.eval.tables.groups import grouped
 from remedy.eval.tables.sections import Published
 from tests.eval.made_records import made, together
 
@@ -68,7 +68,7 @@ def test_metrics_of_conditions_stand_beside_published_ones_of_the_same_programs(
     )
     records = records[records["failure"] != "untraced"]
     alike = {"benchmark": "cruxeval", "forcing": "free"}
-    published = Published("a paper", alike, {"Answer right": "88.0%"}, "other code.")
+    published = Published("a paper", alike, {"Right": "88.0%"}, "other code.")
     groups = grouped(conditions, records)
     head, *rows = right_table(groups, [published])
     shown = [dict(zip(head, row)) for row in rows]

@@ -223,17 +223,17 @@ def counted(run: str, changed: int, unchanged: int) -> Any:
 def test_changed_states_are_compared_by_themselves_and_the_rule_stands_beside_all_of_them() -> None:
     _, records = together(counted("a", 1, 4), counted("b", 0, 7), counted("c", 2, 8))
     found = verdict_of(records, "a", "b", metric="state")
-    assert (found.word, found.without) == (VerdictWord.HELPED, ("nothing changed", 0.8))
-    assert found.above is not None
-    low, high = found.above.interval()
-    assert found.above.mean == pytest.approx(-0.1)
+    assert (found.word, found.best_rule) == (VerdictWord.HELPED, ("nothing changed", 0.8))
+    assert found.above_rule is not None
+    low, high = found.above_rule.interval()
+    assert found.above_rule.mean == pytest.approx(-0.1)
     assert -0.2 < low < -0.1 < high < 0
     said = "Below what is right without a model: 80 % (nothing changed), -10 points ("
     assert headline([found])[1].split(", one run each, not for other seeds. ")[1].startswith(said)
     assert evidence(found)[WITHOUT].startswith("80 %\nnothing changed\n-10 points (")
     assert "below nothing changed (80%)" in side_cell(found, 1)
     changed = verdict_of(records, "a", "b", metric="changed_state")
-    assert (changed.word, changed.above) == (VerdictWord.WORSE, None)
+    assert (changed.word, changed.above_rule) == (VerdictWord.WORSE, None)
     assert (changed.baseline.estimate.mean, changed.difference.examples, changed.programs) == (0.5, 80, 40)
     assert "changed states right" in headline([changed])[1]
     assert (
@@ -252,7 +252,7 @@ def test_changed_states_are_refused_where_none_are_counted() -> None:
     mixed = pd.concat([old, together(counted("c", 1, 4))[1]], ignore_index=True)
     with pytest.raises(ConfigError, match="records of 'a' do not count changed states"):
         verdict_of(mixed, "c", "a", metric="changed_state")
-    assert verdict_of(mixed.drop(columns="unchanged_states"), "c", "a", metric="state").above is None
+    assert verdict_of(mixed.drop(columns="unchanged_states"), "c", "a", metric="state").above_rule is None
     none = together(*(frames(run, 0.5, changed_states=0, changed_states_right=0) for run in "ab"))[1]
     with pytest.raises(ConfigError, match="these programs have no changed states"):
         verdict_of(none, "a", "b", metric="changed_state")

@@ -58,7 +58,7 @@ def test_what_is_called_the_smallest_difference_is_seen_four_times_in_five(
             sides.append(outcomes(generator, np.clip(mean + noise, 0, 1), programs, difficulty))
         clusters = programs.tolist()
         before, after = sides
-        found = compare(before, after, clusters, standing=(math.isinf(seeds[0]), False))
+        found = compare(before, after, clusters, without_seeds=(math.isinf(seeds[0]), False))
         # As `compute_evidence` has it.
         seen += max(2 * found.test().up, found.runs.p_values()[0]) < level
     assert 0.7 <= seen / 150 <= 0.96

@@ -1,4 +1,4 @@
-"""Groups: one condition of a recipe with all its runs; tables over groups."""
+"""Groups of runs of a recipe under one condition, and tables over groups."""
 
 from __future__ import annotations
 
@@ -32,20 +32,19 @@ class Group:
 
     @property
     def scored(self) -> bool:
-        """Its answers are the model's, so right or wrong."""
+        """True if answers are the model's own."""
         return self.runs[0]["right"] is not None
 
     @cached_property
     def rates(self) -> RecipeRate:
-        """Rates of right answers on the programs that all runs have."""
+        """Right answers on the programs that all runs have."""
         return over_seeds(*outcomes_of(answered(self.records), "right"))
 
     def total(self, key: str) -> Any:
-        """Sum a number over the runs."""
         return sum(run[key] for run in self.runs)  # type: ignore[literal-required]
 
     def share(self, key: str, count: str = "") -> str:
-        """Write a share as a cell, with the best rule; `count`: its frames' column."""
+        """Write a share beside the best rule; `count`: the column of its frames."""
         cell = mean_of((run["per_frame"].get(count) if count else run[key]) for run in self.runs)  # type: ignore[literal-required]
         if cell and count == "changed_states":
             return f"{cell}\nnothing changed 0 %"
@@ -53,15 +52,15 @@ class Group:
         return f"{cell}\n{rule[0]} {100 * rule[1].baseline:.0f} %: {points_of(rule[1])}" if rule else cell
 
     def counts(self, column: str) -> dict[str, int]:
-        """Count each value of a column but empty ones, the most frequent first."""
+        """Count a column's values that are not empty, most frequent first."""
         return counts(self.records.loc[self.records[column] != "", column])
 
 
 def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Floats, list[str]]:
-    """Return outcomes (runs, examples) on the examples that all runs have, and their clusters.
+    """Return outcomes (runs, examples) on shared examples, and their clusters.
 
-    `count`: the column with a share's number of frames. Then frames are the examples, a trace's right ones first, since
-    only their number is known.
+    `count`: the column of a share's number of frames. Then each frame is an outcome, the right ones of a trace first,
+    since only their number is known.
     """
     runs = list(dict.fromkeys(rows["run"]))
     # Examples that a run lacks have a NaN there.
@@ -76,9 +75,9 @@ def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Float
 
 
 def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, Difference] | None:
-    """Compare runs with the best rule without a model, if one is known.
+    """Compare runs with the best rule without a model, if known; return its name too.
 
-    Returns its name and the difference on shared examples. `count`: as in `outcomes_of`.
+    `count`: as in `outcomes_of`.
     """
     rules = {name: outcomes for name, outcomes in baselines.outcomes(rows, share).items() if outcomes.notna().all()}
     if not rules:
@@ -86,11 +85,11 @@ def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, 
     name = max(rules, key=lambda name: float(rules[name].mean()))
     as_run = rows.assign(**{share: rules[name]}, run="").drop_duplicates(PAIRED)
     right, clusters = outcomes_of(pd.concat([rows, as_run]), share, count)
-    return baselines.NAMES[name], compare(right[-1:], right[:-1], clusters, standing=(True, False))
+    return baselines.NAMES[name], compare(right[-1:], right[:-1], clusters, without_seeds=(True, False))
 
 
 def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Group]:
-    """Group the conditions of runs that differ in seeds alone."""
+    """Group conditions of runs that differ only in seed."""
     records = with_changed(records)
     rows = dict(list(records.groupby(["run", "condition"], sort=False))) if len(records) else {}
     groups: dict[tuple[object, ...], list[ConditionSummary]] = {}
@@ -112,18 +111,18 @@ def all_runs(groups: Sequence[Group]) -> list[ConditionSummary]:
 
 
 def table(groups: Sequence[Group], columns: Mapping[str, Callable[[Group], object]]) -> Rows:
-    """Make a row for each group: recipe, varying labels, and columns with content."""
+    """Make a row for each group: recipe, varying labels, columns that are not empty."""
     values = {name: [text(group.labels.get(name, "")) for group in groups] for name in varying(all_runs(groups))}
     # Of labels that are equal everywhere, one.
     labels = [name for name in values if values[name] not in [values[other] for other in values if other < name]]
     rows = [["Recipe", *map(title, labels), *columns]]
-    for group in groups:
-        label_cells = [text(group.labels.get(name, "")) for name in labels]
+    for number, group in enumerate(groups):
+        label_cells = (values[name][number] for name in labels)
         rows.append([group.variant, *label_cells, *(str(cell(group)) for cell in columns.values())])
     return tidied(rows)
 
 
-def starts(groups: Sequence[Group]) -> list[list[str]]:
+def row_starts(groups: Sequence[Group]) -> list[list[str]]:
     """Return each group's recipe and the labels that tell it apart."""
     names = [*dict.fromkeys([*telling(all_runs(groups)), "forcing"])]
     return [[group.variant, named(group.labels, names)] for group in groups]

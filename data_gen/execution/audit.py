@@ -1,6 +1,6 @@
-"""Audit hook (PEP 578) that names a forbidden operation and ends the program before it happens.
+"""Audit hook (PEP 578) that ends a program before it does something forbidden.
 
-It is no wall: what gets past it meets `walls`. The sandbox's server imports this module: it stays light.
+It is no wall: what gets past it meets `walls`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _AF_UNIX = 1
 
 
 def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = True) -> None:
-    """Call `stop(kind, message)` whenever this process is about to do what a program may not.
+    """Call `stop(kind, message)` when this process is about to do something forbidden.
 
-    `folder`: where files may be written. `metadata`: whether modes and times may be changed there. An audit hook cannot be
-    removed: use it in a process that runs one program and ends.
+    `folder`: where files may be written. `metadata`: modes and times may be changed there. No audit hook can be removed:
+    use it in a process that runs one program.
     """
     # All that the hook needs is bound here: a program that replaces what modules hold must not switch it off.
     inside = _inside(folder)
@@ -120,7 +120,10 @@ def _guard_open(inside: Callable[[Any, Any, bool], bool], stop: Callable[[], NoR
 
 
 def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
-    """Make a check of whether a path, relative to a folder's descriptor or the working folder, leads into `folder`."""
+    """Make a check of whether a path leads into `folder`.
+
+    A path is relative to a folder's descriptor, or to the working folder.
+    """
     # Folders are compared by device and inode: a text comparison would miss links and `..`.
     stat, readlink, null = os.stat, os.readlink, os.devnull
     of, text_of, is_a, number = type, str, isinstance, int
@@ -128,7 +131,6 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
     known = {(home.st_dev, home.st_ino)}
 
     def below(path: str, folder_descriptor: int | None) -> bool:
-        """Say if a path is in a known folder, by walking up from it."""
         while True:
             try:
                 status = stat(path, dir_fd=folder_descriptor)

@@ -1,6 +1,6 @@
-"""Text of a runtime value: its repr without what belongs to this machine, and the name of its type.
+"""Text of a runtime value and the name of its type.
 
-All names are bound when this module is loaded, before any program can replace `repr`, `len` or `type`.
+All names are bound when this module is loaded, before a program can replace `repr`, `len` or `type`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def _describer(representation: Callable[[Any], str]) -> Callable[[Any], Value]:
         return match[1]
 
     def describe(value: Any) -> Value:
-        """Write a runtime value. Raises whatever its `repr` raises.
+        """Write a value's repr without addresses, owners of locks and paths of modules.
 
-        Addresses, owners of locks and paths of modules are removed; lone surrogates become escapes.
+        Lone surrogates become escapes. Raises whatever the `repr` raises.
         """
         text = representation(value)
         if exact_type(text) is not string:
@@ -70,7 +70,7 @@ def _long_describer() -> Callable[[Any], Value]:
     limit, set_limit = (getattr(sys, f"{verb}_int_max_str_digits", None) for verb in ("get", "set"))
 
     def describe_long(value: Any) -> Value:
-        """Describe a value with ints of up to MOST_DIGITS digits, more than Python writes."""
+        """Describe a value with ints of up to MOST_DIGITS digits."""
         if limit is None or set_limit is None:  # of Python 3.10.6 and before, which has no limit
             return describe(value)
         before = limit()
@@ -96,11 +96,12 @@ _INSIDE = (" object>", "array(", "\n", "Series(")
 
 
 def attributes_describer(code: str = "") -> Callable[[Any], Value]:
-    """Make a `describe` that writes objects without a `__repr__` as `<Point x=1 y=2>`, in containers too.
+    """Make a `describe` that writes objects without a `__repr__` as `<Point x=1 y=2>`.
 
-    NumPy's arrays and, if `code` names it, pandas' tables are written by `tables`. Slots come first, then attributes as they were
-    set. An object inside itself or below DEEPEST levels is `<Point ...>`; `...` also stands for attributes after MOST_ATTRIBUTES.
-    No property is read: of the program's code only `__repr__`s run, and what it put in place of pandas' functions.
+    `tables` writes NumPy's arrays and, if `code` names it, pandas' tables. Slots come first, then attributes as they were
+    set. An object inside itself or below DEEPEST levels is `<Point ...>`; `...` also stands for attributes after
+    MOST_ATTRIBUTES. No property is read: of the program's code only `__repr__`s run, and what it put in place of pandas'
+    functions.
     """
     exact_type, plain, identity, length, name_of, string = type, describe, id, len, type_name, str
     new_value, pairs, copied, in_order = tuple.__new__, dict.items, list, sorted
@@ -179,7 +180,6 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
     is_table, table = table_writer(text, code)
 
     def describe_attributes(value: Any) -> Value:
-        """Describe a value, with attributes. Raises whatever a `__repr__` raises."""
         written = text(value)
         if not written.isascii():  # names of attributes, which may hold lone surrogates
             written = written.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -189,7 +189,7 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
 
 
 def end_describer(describe: Callable[[object], Value]) -> Callable[[object], Value]:
-    """Make what describes the end of a run and never raises."""
+    """Make a `describe` for the end of a run, which never raises."""
     instead = describe_object
 
     def described(value: object) -> Value:

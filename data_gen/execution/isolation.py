@@ -30,7 +30,9 @@ serve(*sys.argv[2:])
 
 
 def server_command(python: str | None, isolation: Isolation, folder: str, libraries: Sequence[str] = ()) -> list[str]:
-    """Return the command of a server whose programs run in `folder` and may read `libraries` (folders or files).
+    """Return the command that starts a sandbox's server.
+
+    `folder`: where programs run. `libraries`: folders or files that they may read.
 
     Raises:
         ConfigError: the interpreter does not exist, or the isolation does not work here.
@@ -50,7 +52,7 @@ def server_command(python: str | None, isolation: Isolation, folder: str, librar
 
 
 class Interpreter(NamedTuple):
-    """A Python interpreter and the folders of its libraries."""
+    """Python interpreter and the folders of its libraries."""
 
     path: str
     prefix: str
@@ -79,7 +81,7 @@ def resolve(isolation: Isolation) -> str:
     """Replace `auto` by the strongest isolation that works here.
 
     Raises:
-        ConfigError: the named isolation does not work here, or for `auto` none does.
+        ConfigError: the named isolation does not work here, or none does.
     """
     if isolation in PROBLEMS and (problem := PROBLEMS[isolation]()):
         raise ConfigError(f"task.tracer.isolation {isolation}: {problem}; {WAY_OUT}")
@@ -96,7 +98,7 @@ def resolve(isolation: Isolation) -> str:
 
 
 def described(name: str, holds: Sequence[str]) -> str:
-    """Name an isolation as records do: `landlock (ABI 7, seccomp, uid 65534)`."""
+    """Name an isolation as in records: `landlock (ABI 7, seccomp, uid 65534)`."""
     if name == "none":
         return "none (limits on time and memory, no wall)"
     holds = [part.removeprefix("Landlock ") if name == "landlock" else part for part in holds]
@@ -138,7 +140,6 @@ def _try_bubblewrap(namespaces: str) -> str:
 
 
 def _landlock_problem() -> str:
-    """Say why Landlock cannot be used, or an empty string; the server tries whether programs run behind it."""
     try:
         from remedy.data_gen.execution import kernel
 
@@ -155,7 +156,6 @@ WAY_OUT = "install bubblewrap, or accept with `isolation: none` that a program c
 
 
 def _namespaces() -> tuple[str, ...]:
-    """Return bubblewrap's options for namespaces, the best first."""
     # Root needs no user namespace, in which it could not become another user.
     everything = "--unshare-all"
     kept = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
@@ -163,7 +163,7 @@ def _namespaces() -> tuple[str, ...]:
 
 
 def _bubblewrap(interpreter: Interpreter, package: str, namespaces: str | None = None) -> list[str]:
-    """Return a bwrap command without network, with own processes and only Python's files, read-only."""
+    """Return a bwrap command: no network, own processes, Python's files read-only."""
     # Without --die-with-parent, which means the thread that started it; the server ends when its input does.
     if namespaces is None:
         namespaces = next(way for way in _namespaces() if not _try_bubblewrap(way))

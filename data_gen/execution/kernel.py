@@ -1,6 +1,6 @@
-"""Linux calls of the sandbox's walls, through the C library: prctl, Landlock, seccomp, capabilities.
+"""Linux calls of the sandbox's walls, through the C library.
 
-The server imports this before it forks, so it stays light; a program that finds it can only restrict itself further.
+A program that finds this module can only restrict itself further.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _syscall.restype = ctypes.c_long
 
 
 def landlock_abi() -> int:
-    """Return Landlock's version, 0 if it is missing or switched off."""
+    """Return Landlock's version; 0 if it is missing."""
     return max(0, int(_syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
@@ -45,7 +45,7 @@ def all_rights(abi: int) -> int:
 
 
 def writing(abi: int) -> int:
-    """Return the rights on a program's own folder: all but execution, devices and sockets."""
+    """Return the rights on a program's own folder: no execution, devices or sockets."""
     return all_rights(abi) & ~(EXECUTE | IOCTL_DEV | _SPECIAL)
 
 
@@ -55,7 +55,10 @@ def truncation(abi: int) -> int:
 
 
 def ruleset(abi: int, handled: int) -> int:
-    """Create a ruleset that refuses `handled` rights, and TCP and outside signals if it can; return its descriptor."""
+    """Create a ruleset that refuses the `handled` rights; return its descriptor.
+
+    It also refuses TCP and signals to outside processes, if the version can.
+    """
     fields = [handled]
     if abi >= 4:
         fields.append(3)  # bind and connect, TCP
@@ -98,10 +101,12 @@ def install_filter(code: bytes) -> None:
 
 
 def become(user: int | None, capabilities: int) -> None:
-    """Take a user's and group's id, if given, no other groups, and only these capabilities (a bit mask).
+    """Take a user's and group's id, no other groups, and only these capabilities.
+
+    `user`: None keeps the ids. `capabilities`: a bit mask.
 
     Raises:
-        OSError: this process may not, or there is no such id.
+        OSError: this process may not.
     """
     if user is not None:
         if capabilities:

@@ -1,4 +1,7 @@
-"""Traces of many programs, each run twice traced and once untraced, in sandboxes or, if trusted, in this process."""
+"""Traces of many programs, in sandboxes or, if trusted, in this process.
+
+Each program runs twice traced and once untraced.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,10 @@ def trace_one(program: Program, config: TracerConfig, depth: int | None = None) 
 def trace_all(
     programs: Sequence[Program], config: TracerConfig, workers: int = 1, depth: int | None = None
 ) -> Iterator[Outcome]:
-    """Trace programs, `workers` at a time, in order; no outcome depends on another program.
+    """Trace programs, `workers` at a time, and yield the outcomes in order.
 
     Raises:
-        ConfigError: no sandbox can be started with this configuration.
+        ConfigError: no sandbox can be started.
     """
     if config.isolation == "trusted":
         yield from (_outcome(program, config, depth, None) for program in programs)
@@ -63,7 +66,10 @@ def trace_all(
 
 
 def retrace_shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outcome:
-    """Trace a program over the tracer's limits again to call level 1, then 0; return other outcomes unchanged."""
+    """Trace a program over the limits again, to call level 1, then 0.
+
+    Other outcomes are returned unchanged.
+    """
     if not (isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output")):
         return outcome
     for depth in (1, 0):
@@ -74,7 +80,7 @@ def retrace_shallower(program: Program, tracer: TracerConfig, outcome: Outcome) 
 
 
 def environment(config: TracerConfig) -> Environment:
-    """Return the interpreter of the programs and its isolation."""
+    """Return the programs' interpreter and its isolation."""
     if config.isolation == "trusted":
         return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
     return _sandboxes(config, 1, os.getpid())[0][0].environment
@@ -83,7 +89,7 @@ def environment(config: TracerConfig) -> Environment:
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
     """Run a program three times.
 
-    A trace that a second run does not repeat, or whose result an untraced run does not have, is not the program's.
+    Another trace in a second run is the outcome `unstable`, another result without tracing `observed`.
     """
     read_once = dict[bytes, Trace]()
 
@@ -137,7 +143,7 @@ def _in_process(program: Program, config: TracerConfig, depth: int | None, again
         return trace(program, limits, depth, again=again, plain=plain)
 
 
+# By the process's id: a forked process must not talk to its parent's servers.
 @lru_cache(maxsize=4)
 def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[_Pair, ...]:
-    """Start a process's sandboxes. `process`: its id, since a forked process must not talk to its parent's servers."""
     return tuple((Sandbox(config), Sandbox(config)) for _ in range(workers))

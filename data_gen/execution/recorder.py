@@ -1,8 +1,8 @@
-"""Recorder of the frames of a program's own code, and checks of whether the record can be believed.
+"""Recorder of a program's frames, and checks of whether the record can be believed.
 
-A program shares the process with its tracer: it can replace functions, switch tracing off, change the record. So all that
-recording needs is bound before the program runs; afterwards the functions and a seal over the frames are compared. A program that
-knows this file and undoes its changes in time is not noticed: a state is the program's own word.
+A program shares the process with its tracer: it can replace functions, switch tracing off, change the record. So what
+recording needs is bound before the program runs. Afterwards the functions and a seal over the frames are compared. A
+program that undoes its changes in time is not noticed: a state is the program's own word.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compil
 
 
 class Stop(BaseException):
-    """End of a program from inside the trace function. No Exception, so that most programs do not catch it."""
+    """End of a program from inside the trace function.
+
+    No Exception, so that most programs do not catch it.
+    """
 
 
 class Recorder:
-    """Recorder of the first run of a program's entry, between `start` and `stop`.
+    """Recorder of the first run of a program's entry.
 
-    `code`: the compiled program; `entry`: the marked function's part. `most_frames`, `most_characters` of all values: limits.
-    `depth`: the deepest recorded call level, the entry's being 0. `refuses`: a value whose repr raises ends the program.
-    `attributes`: objects are written with attributes. `sealed`: the program is untrusted.
+    `code`: the compiled program; `entry`: the marked function's part. `most_frames`, `most_characters` (of all values):
+    limits. `depth`: the deepest recorded call level, the entry's being 0. `refuses`: a value whose repr raises ends the
+    program. `attributes`: objects are written with attributes. `sealed`: the program is untrusted.
     """
 
     def __init__(
@@ -86,14 +89,14 @@ class Recorder:
         self._settrace(self._enter)
 
     def stop(self, tracer: Any) -> None:
-        """End recording, and restore `tracer` as the process's trace function."""
+        """End recording, and restore `tracer` as trace function."""
         self._tracer_left = self._gettrace()
         self._settrace(tracer)
         if self._sealer is not None:
             builtins.__dict__.update(self._builtins)  # what follows needs them
 
     def _refuse_other_tracers(self) -> None:
-        """Stop the program if it calls `sys.settrace`, by an audit hook, which stays until the process ends."""
+        """Stop the program if it calls `sys.settrace`."""
         caller, refuse, identity, limit = sys._getframe, self._stop, id, sys.getrecursionlimit()
         functions: tuple[Any, ...] = (*self._functions, Recorder.start, Recorder.stop)
         own = {id(one.__code__) for one in functions}
@@ -147,7 +150,6 @@ class Recorder:
         return self._frames
 
     def _compare(self, sealer: Generator[int, Any, None]) -> None:
-        """Raise a ProgramError if the record is not the sealed one."""
         again, characters = _sealer(), 0
         for frame in self._frames:
             again.send(_sealed(frame))
@@ -162,7 +164,7 @@ class Recorder:
             raise self._problem("forged", "changed the count of what is recorded")
 
     def _original(self, code: types.CodeType) -> types.CodeType | None:
-        """Find the program's own code that `code` is a copy of; None if there is none."""
+        """Find the program's own code that `code` is a copy of, if any."""
         for one in self._codes.values():
             if code.replace(co_flags=code.co_flags & ~_AWAITABLE, co_name=one.co_name) == one:
                 self._copies[id(code)] = code
@@ -176,7 +178,7 @@ class Recorder:
     def _trace_functions(
         self, entry: types.CodeType | None, most_frames: int, deepest: int
     ) -> tuple[_Function, Callable[[str, str], NoReturn], tuple[types.FunctionType, ...]]:
-        """Make the global trace function, the one that ends the program, and a list of all that make the record."""
+        """Make the trace function, the one that ends the program, and a list of all."""
         # Closures, since they run at every line: a local is found faster than an attribute, and no program can replace it.
         identity, length, settrace, gettrace, later = id, len, self._settrace, self._gettrace, RUNS_LATER
         describe, items, original, instead = self._describe, _class_items, self._original, self.unreadable.instead
@@ -197,7 +199,6 @@ class Recorder:
             raise Stop
 
         def enter(frame: types.FrameType, event: str, arg: Any) -> Any:
-            """Trace a call, and return the trace function of its lines if it is recorded."""
             code = codes.get(identity(frame.f_code))
             if code is None and frame.f_code.co_filename != file:
                 return None
@@ -290,7 +291,7 @@ class Recorder:
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:
-    """List the names and values that a class body has set, without keys such as `locals()[5]`."""
+    """List the names and values that a class body has set."""
     pairs = dict.items(known) if isinstance(known, dict) else [(name, known[name]) for name in known]
     return [(name, value) for name, value in list(pairs) if type(name) is str and can_be_name(name)]
 
@@ -309,7 +310,7 @@ def _sealed(frame: Frame) -> tuple[Any, ...]:
 
 
 def _sealer() -> Generator[int, Any, None]:
-    """Start a running hash of what is sent to it, in a generator's local, which nothing outside can set."""
+    """Start a running hash, in a generator's local that nothing outside can set."""
 
     def running() -> Generator[int, Any, None]:
         digest, total = hash, 0
@@ -322,7 +323,7 @@ def _sealer() -> Generator[int, Any, None]:
 
 
 def _state(functions: tuple[types.FunctionType, ...]) -> list[object]:
-    """List the objects that functions consist of, but for their count `written`, to notice replacements."""
+    """List the objects that functions consist of, to notice replacements."""
     state: list[object] = [Event.__hash__]
     own: list[Any] = [*functions, Frame.__init__]
     for one in own:

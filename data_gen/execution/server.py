@@ -1,7 +1,7 @@
-"""Server of the sandbox: reads programs from standard input, forks for each, replies with its frames.
+"""Server of the sandbox: it reads programs, forks for each, replies with frames.
 
-Perhaps run by another interpreter, so it uses the standard library alone. Imports stay few: with subprocess, tempfile and shutil
-a fork takes 1.5 times as long.
+Another interpreter may run it, so it and what it imports use the standard library alone. Imports stay few, since each makes
+a fork slower.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WATCH_SECONDS = 0.2
 def serve(base: str, isolation: str, *libraries: str) -> None:
     """Say hello, then answer requests until standard input ends.
 
-    Each program runs in a new folder in `base`, which is emptied, and may read `libraries`.
+    `base`: where each program gets a new folder; it is emptied. `libraries`: what programs may read.
     """
     # Programs must not reach the pipes by their usual numbers.
     replies = os.fdopen(os.dup(1), "wb")
@@ -59,7 +59,6 @@ def serve(base: str, isolation: str, *libraries: str) -> None:
 
 
 def _walls(base: str, isolation: str, libraries: Sequence[str]) -> tuple[dict[str, Any], Walls | None]:
-    """Set up the walls; return what the hello says of them, and the walls, if any."""
     try:
         from remedy.data_gen.execution import kernel
         from remedy.data_gen.execution.walls import Walls
@@ -75,7 +74,7 @@ def _walls(base: str, isolation: str, libraries: Sequence[str]) -> tuple[dict[st
 
 
 def _make(folder: str, base: str, walls: Walls | None) -> bool:
-    """Make the next program's folder, alone in `base`; False if the last program, held by no wall, prevents it."""
+    """Make the next program's folder; return False if the last program prevents it."""
     # A new folder each time: one that once held many files stays large.
     for last in (False, True):
         try:
@@ -100,7 +99,7 @@ def _version() -> str:
 
 
 def _run(request: dict[str, Any], folder: str, walls: Walls | None, parent: select.poll) -> tuple[bytes, int]:
-    """Run one program; return the reply (the child's, unread, or why it ended) and the child, which may live."""
+    """Run one program; return the unread reply and the child, which may live."""
     limits, name = request["limits"], request["name"]
     token = os.urandom(16)
     reader, writer = os.pipe()
@@ -137,7 +136,7 @@ def _problem(kind: str, name: str, message: str) -> bytes:
 
 
 def _end(child: int) -> None:
-    """Kill what is left of a program: its process group, and orphans, which became this process's children."""
+    """Kill a program's process group and orphans, which became this process's children."""
     _kill(os.killpg, child)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
@@ -221,9 +220,9 @@ def _child(
 
 
 def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
-    """Make what sends a program's reply and ends its process.
+    """Make a function that sends a program's reply and ends its process.
 
-    The token tells the tracer's reply from what a program may have written to the pipe.
+    The token tells the tracer's reply from what a program wrote to the pipe.
     """
     # Bound before the program runs, which may replace what it finds in a module.
     pack, length, write, leave = struct.pack, len, os.write, os._exit
@@ -240,7 +239,7 @@ def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
 def _collect(
     reader: int, seconds: float, most: int, folder: str, parent: select.poll
 ) -> tuple[bytes | None, Literal["", "time", "files"]]:
-    """Read the child's message; None if it ended before the message was whole, or is to be killed for time or files.
+    """Read the child's message; None, and why, if it must be killed.
 
     `most`: the child's memory in bytes.
     """

@@ -1,7 +1,7 @@
-"""Text of NumPy's arrays and pandas' tables: shape, types, and the first values. Neither library is needed.
+"""Text of NumPy's arrays and pandas' tables: shape, types, first values.
 
-Arrays are recognised by a type that no program can make, and read by C functions alone. Tables are recognised by pandas' classes,
-imported before the program runs, and read by pandas' own code, as for their `repr`.
+Arrays are recognised by a type that no program can make, and read by C functions alone. Tables are recognised by pandas'
+classes, imported before the program runs, and read by pandas' own code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ Text = Callable[[Any], str]
 
 
 def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
-    """Make a test for arrays and their writer: `<ndarray shape=(2, 3) dtype=int64 [[1 2 3] [4 5 6]]>`."""
+    """Make a test for arrays and their writer.
+
+    An array is `<ndarray shape=(2, 3) dtype=int64 [[1 2 3] [4 5 6]]>`.
+    """
     flags, heap = type.__dict__["__flags__"].__get__, HEAP_TYPE
     name, module, own = type.__dict__["__name__"].__get__, type.__dict__["__module__"].__get__, object.__getattribute__
     length, string, most, numbers = len, str, slice(0, MOST_VALUES), _NUMBERS
@@ -57,9 +60,10 @@ def array_writer(text: Text) -> tuple[Callable[[type], bool], Text]:
 
 
 def table_writer(text: Text, code: str) -> tuple[Callable[[type], bool], Text]:
-    """Make a test for tables and their writer: `<DataFrame shape=(1, 2) columns={'a': int64, 'b': str} rows={0: [1, 'x']}>`.
+    """Make a test for tables and their writer.
 
-    Without `pandas` in the program's code there are no tables.
+    A table is `<DataFrame shape=(1, 2) columns={'a': int64, 'b': str} rows={0: [1, 'x']}>`. Without `pandas` in `code`
+    there are none.
     """
     frame, series, shape_of, types_of, place_of, rows_of, framed, length_of = _pandas(code)
     exact_type, string, many, most, label_of = type, str, list, MOST_LINES, type.__dict__["__name__"].__get__
@@ -85,7 +89,7 @@ def table_writer(text: Text, code: str) -> tuple[Callable[[type], bool], Text]:
 
 
 def _pandas(code: str) -> tuple[Any, ...]:
-    """Return pandas' two classes and the functions that read them, before a program can replace them; else None."""
+    """Return pandas' classes and the functions that read them, or Nones."""
     if "pandas" in code:
         try:
             frame, series = (__import__("pandas").__dict__[name] for name in ("DataFrame", "Series"))

@@ -1,4 +1,4 @@
-"""Tracer of a program's run: exactly CPython's `sys.settrace` events inside its source.
+"""Tracer of a program's run: CPython's `sys.settrace` events inside its source.
 
 `trace` runs in this process; `sandbox.Sandbox` runs it in a limited child.
 """
@@ -30,7 +30,7 @@ _PLACES, _STEP = 256, 93
 
 @dataclass(frozen=True, slots=True)
 class TraceLimits:
-    """Limits that the tracer enforces: frames, characters of all values, and the values that may be shown."""
+    """Limits on frames and characters of values, and the values that may show."""
 
     frames: int = 100_000
     output: int = 16_000_000
@@ -51,12 +51,12 @@ def trace(
 ) -> Trace:
     """Run a program's marked function in this process, and record its first run.
 
-    `depth`: record calls down to this level alone (0: the entry point's own frames). An exception that leaves the function ends
-    the trace with EXCEPTION and RETURN frames; none leaves `trace`. `random` is seeded with 0.
-    `untrusted`: the process is the program's own. The record is sealed, and an audit hook stays until the process ends: trace one
-    such program per process.
-    `again`: a second run. Objects have other addresses in another order, and a program that reads the clock has no trace.
-    `plain`: trace nothing; the frames are the entry's call and return alone.
+    `depth`: the deepest recorded call level, the entry point's being 0. `random` is seeded with 0. An exception that leaves
+    the function is not raised here: it ends the trace with EXCEPTION and RETURN frames.
+
+    `untrusted`: the process is the program's own; an audit hook stays until it ends.
+    `again`: a second run, with other addresses; a program that reads the clock then has no trace.
+    `plain`: trace nothing; the frames are the entry's call and return.
 
     Raises:
         ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
@@ -133,7 +133,6 @@ def trace(
 
 @contextlib.contextmanager
 def _seeded(program: Program) -> Iterator[None]:
-    """Seed `random` while a program runs that names it."""
     if "random" not in program.code:  # to import it takes longer than to trace
         yield
         return
@@ -148,9 +147,9 @@ def _seeded(program: Program) -> Iterator[None]:
 
 
 def _objects() -> list[object]:
-    """Make small objects that take the first addresses, so that later objects get others, in another order.
+    """Make objects that take the first addresses, so that later ones get others.
 
-    Of all small sizes, and of the kinds that Python keeps for reuse. After them, every other address is free, in mixed order.
+    They have all small sizes and the kinds that Python reuses. Then every other address is free, in mixed order.
     """
     kept: list[object] = []
     for size in range(0, 256, 16):
@@ -202,7 +201,7 @@ def _load(program: Program, code: types.CodeType, module: types.ModuleType) -> N
 
 
 class _Interrupts:
-    """Context in which a user's interrupt is told from a KeyboardInterrupt of the program."""
+    """Context that tells a user's interrupt from the program's own."""
 
     def __enter__(self) -> None:
         self.seen = False

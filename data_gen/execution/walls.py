@@ -1,7 +1,6 @@
-"""Kernel walls around a program: Landlock for files, seccomp for system calls, a user id that owns nothing.
+"""Kernel walls around a program: Landlock, seccomp, and a powerless user id.
 
-The server prepares them once, and each child enters them before its program runs. They are tried first, in a child, so that
-`Walls.holds` is true on this machine.
+The server prepares them once and tries them in a child; each child enters them before its program runs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _SYSTEM = (
 
 
 class Identity(NamedTuple):
-    """User id that a program's process takes, and the capabilities it keeps."""
+    """User id of a program's process, and the capabilities it keeps."""
 
     name: str
     user: int | None
@@ -45,7 +44,7 @@ _ROOT = (
 class Walls:
     """Walls that work here, for programs in sub-folders of `base`.
 
-    `namespaces`: whether the file system is the sandbox's own. `libraries`: folders that programs may read. `most`: the latest
+    `namespaces`: the file system is the sandbox's own. `libraries`: folders that programs may read. `most`: the latest
     version of Landlock to use.
 
     Raises:
@@ -94,7 +93,7 @@ class Walls:
             os.chown(folder, self.identity.user, self.identity.user)
 
     def enter(self) -> None:
-        """Restrict this process for good to its working folder, the filter's calls and a powerless user."""
+        """Restrict this process for good: its working folder, system calls and user."""
         server = os.getppid()
         kernel.control(*kernel.NO_NEW_PRIVILEGES)
         if self.abi:
@@ -114,7 +113,7 @@ class Walls:
             kernel.install_filter(for_process(self.filter, os.getpid()))
 
     def _problem(self, base: str) -> str:
-        """Try the walls in a child, and say what fails, or return an empty string."""
+        """Try the walls in a child; return what fails, or an empty string."""
         folder = os.path.join(base, "tried")
         os.mkdir(folder)
         reader, writer = os.pipe()
@@ -165,7 +164,10 @@ def _refused(call: Callable[[], object]) -> None:
 
 
 def readable(base: str, more: Sequence[str] = ()) -> list[str]:
-    """List what a program may read: Python's libraries, what they need, and `more`, but no folder above the user's or `base`."""
+    """List what a program may read: libraries, what they need, and `more`.
+
+    Folders above the user's or `base` are left out.
+    """
     libraries = os.path.dirname(os.__file__)
     kept = ("site-packages", "dist-packages", "lib-dynload")
     packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in kept)]

@@ -1,4 +1,4 @@
-"""Card of a generated data set: sizes, slices, tokens by role, configuration and versions."""
+"""Card of a generated data set: sizes, slices, roles, configuration, versions."""
 
 from __future__ import annotations
 

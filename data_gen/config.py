@@ -24,7 +24,7 @@ HIGHEST_LINE = 1_000_000
 
 
 class DataConfig(Settings):
-    """Settings of generated data: `task` draws programs, the rest says how they are written."""
+    """Settings of generated data: `task` draws programs, the rest writes them."""
 
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
     """The programs; `kind` chooses the task."""
@@ -113,12 +113,12 @@ class DataConfig(Settings):
 
     @property
     def writes_sessions(self) -> bool:
-        """Say if the format writes a session of commands where the task has one."""
+        """Say if the format writes sessions where the task has them."""
         return FORMATS[self.format].session
 
 
 def read_stored_run(path: Path) -> dict[str, Any]:
-    """Read a run's stored settings, if any, without interpreter and isolation of programs.
+    """Read a run's stored settings, without interpreter and isolation.
 
     Raises:
         ConfigError: as `read_stored`, or `data` is no section.

@@ -1,7 +1,7 @@
-"""Memory of a trace's past: the frames in sight when the next one is written (`data.memory`).
+"""Memory of a trace's past: the frames in sight when the next is written (`data.memory`).
 
-The last k frames; with `open_calls` also, of every call that has not returned, its call frame, its last line, and the values and
-exceptions that came back to that line. Frames are recognised by special tokens, so that true and generated ones are treated alike.
+These are the last k frames. With `open_calls` also, of every call that has not returned, its call frame, its last line, and
+what came back to that line. Special tokens tell frames apart, so that true and generated ones are treated alike.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remedy.settings import Settings
 
 
 class Memory(Settings):
-    """Frames that a model still sees before the one being predicted, after the context. `4` is short for `{frames: 4}`."""
+    """Frames in sight of the next one; `4` is short for `{frames: 4}`."""
 
     frames: int = Field(ge=1, le=1_000_000)
     """Number of last frames."""
@@ -45,7 +45,6 @@ class FrameEvents:
     """Events of frames, by their special tokens."""
 
     def __init__(self, special_ids: Mapping[Special, int]) -> None:
-        """`special_ids`: those of a tokenizer."""
         self._specials = frozenset(special_ids.values())
         self._forms: dict[tuple[int, ...], Event] = {}
         for event, token in EVENT_TOKENS.items():
@@ -54,13 +53,13 @@ class FrameEvents:
             self._forms[tuple(special_ids[special] for special in form)] = event
 
     def of(self, frame: Sequence[int]) -> Event | None:
-        """Return the event of a whole frame, with its end; None if its special tokens fit none."""
+        """Return the event of a whole frame; None if its special tokens fit none."""
         event = self._forms.get(tuple(token for token in frame if token in self._specials))
         return event if event is not None and frame[0] in self._specials else None
 
 
 class _OpenCalls:
-    """Stack of open calls, the entry point's first: each call's frame, then those of its current line."""
+    """Stack of open calls: each call's frame, then those of its current line."""
 
     def __init__(self, stack: Sequence[Sequence[int]] = ((-1,),)) -> None:
         self._stack = [list(call) for call in stack]
@@ -70,7 +69,7 @@ class _OpenCalls:
         return _OpenCalls(self._stack)
 
     def take(self, number: int, event: Event | None) -> list[int]:
-        """Add a frame, and return the numbers of those that no open call needs any more."""
+        """Add a frame; return the numbers of those that no open call needs any more."""
         over: list[int] = []
         if event is Event.CALL:
             self._stack.append([])
@@ -105,7 +104,10 @@ class InSight:
         return other
 
     def close(self, event: Event | None = None) -> list[int]:
-        """Close the next frame, and return the numbers of forgotten ones. `event`: needed with open calls."""
+        """Close the next frame; return the numbers of forgotten ones.
+
+        `event`: needed with open calls.
+        """
         self._numbers[self._closed] = None
         over = self._calls.take(self._closed, event)
         self._closed += 1

@@ -1,10 +1,10 @@
-"""Examples as pure functions of (configuration, split, index): draw a program, execute it, write its trace.
+"""Examples as pure functions of (configuration, split, index).
 
-The hash of the *program* picks its split; an index whose candidate is of another split draws again. So splits are disjoint in
-every format, spacing and encoding.
+A program is drawn, executed, and its trace written. The program's hash picks its split, so splits are disjoint in every
+format and encoding: an index whose candidate is of another split draws again.
 
-`reveal.max_tokens` needs a tokenizer, so the steps are separate: `executions`, `fit_to_budget`, `write`.
-`models.encoding.encoded_examples` does all three; `examples` is for data without such a limit.
+`reveal.max_tokens` needs a tokenizer: `models.encoding.encoded_examples` calls `executions`, `fit_to_budget` and `write` in
+turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SAMPLE, LISTED = 50, 8
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Program at an index with its trace, or the error that says why there is none."""
+    """Program at an index, with its trace or the reason why there is none."""
 
     index: int
     split: str
@@ -64,7 +64,7 @@ class Execution:
 
     @property
     def answer(self) -> str:
-        """Return the program's result or exception as text; empty if it has none."""
+        """Return the program's result or exception as text, or an empty text."""
         if not isinstance(self.outcome, Trace):
             return ""
         if self.drawn.answer is not None:
@@ -81,9 +81,9 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Example: its spans, and `slices`, the properties that results are broken down by.
+    """Written example.
 
-    If the outcome is not `ok`, there is no trace, or none in `reveal.max_tokens`: the spans are the context alone.
+    `slices`: properties that results are broken down by. If the outcome is not `ok`, the spans are the context alone.
     """
 
     index: int
@@ -112,15 +112,15 @@ class Example:
 
 
 def example(data: DataConfig, split: str, index: int) -> Example:
-    """Make the example at one index; see `examples`."""
+    """Make the example at one index."""
     return examples(data, split, [index])[0]
 
 
 def examples(data: DataConfig, split: str, indices: Sequence[int], workers: int = 1) -> list[Example]:
-    """Make the examples at indices. `workers`: sandboxes that run given programs.
+    """Make the examples at indices.
 
     Raises:
-        ConfigError: as `executions`, or `reveal.max_tokens` is set, which needs a tokenizer: see `encoded_examples`.
+        ConfigError: as `executions`, or `reveal.max_tokens` is set, which needs a tokenizer.
     """
     with collector_paused():
         return [write(execution, data) for execution in executions(data, split, indices, workers)]
@@ -129,10 +129,11 @@ def examples(data: DataConfig, split: str, indices: Sequence[int], workers: int 
 def executions(
     data: DataConfig, split: str, indices: Sequence[int], workers: int = 1, run: bool = True
 ) -> list[Execution]:
-    """Execute the program at each index; not `run`, only draw it.
+    """Execute the program at each index; not `run`: only draw it.
 
     Raises:
-        ConfigError: the task has no program of this split, or none at an index; or `reveal.at` goes by marks, and none has any.
+        ConfigError: the task has no program of this split, or none at an index; or `reveal.at` goes by marks, and none has
+            any.
     """
     task, places = data.task, [int(index) for index in indices]
     if data.reveal.at == "marks" and not task.has_marks():
@@ -149,7 +150,7 @@ def executions(
 
 @lru_cache(maxsize=24)
 def untraced(task: Task) -> tuple[str, ...]:
-    """Trace a sample of given programs, and return a message on those without a trace, if any.
+    """Trace a sample of given programs; return lines on those without a trace.
 
     Raises:
         UserError: none has a trace, or no sandbox can be started.
@@ -167,9 +168,9 @@ def untraced(task: Task) -> tuple[str, ...]:
 def fit_to_budget(
     execution: Execution, data: DataConfig, count: Callable[[Sequence[Span]], int]
 ) -> RevealConfig | None:
-    """Choose the densest reveal with at most `reveal.max_tokens` tokens, as `count` says; None if none fits.
+    """Choose the densest reveal within `reveal.max_tokens`; None if none fits.
 
-    Without a limit or a trace, it is the configured one.
+    `count`: counts the tokens of spans.
     """
     if data.reveal.max_tokens is None or execution.kind != "ok":
         return data.reveal
@@ -177,7 +178,7 @@ def fit_to_budget(
 
 
 def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = None) -> Example:
-    """Write the example of an execution, by default with the configured reveal.
+    """Write an execution's example, by default with the configured reveal.
 
     Raises:
         ConfigError: `reveal.max_tokens` is set and no reveal is given.
@@ -194,14 +195,14 @@ def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = 
 
 
 def write_context(execution: Execution, data: DataConfig, outcome: str) -> Example:
-    """Write an example of the context alone, for a program whose trace is not written."""
+    """Write the context alone, for a program whose trace is not written."""
     whole = _rendered(execution, data, data.reveal)
     given = Rendered([span for span in whole.spans if span.role is Role.CONTEXT], [])
     return _example(execution, data, given, data.reveal, outcome)
 
 
 def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenArrays | None:
-    """Make examples as arrays if the task can do so without spans; else None."""
+    """Make examples as arrays, if the task can, or return None."""
     if data.format != "symbolic" or data.reveal.max_tokens is not None:
         return None
     return data.task.token_arrays(split, indices, data.seed, data.reveal, data.context)
@@ -209,7 +210,10 @@ def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenA
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: traces are many objects without cycles, and a search costs as much as making them."""
+    """Pause the garbage collector.
+
+    Traces are many objects without cycles: a search costs as much as making them.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -225,7 +229,6 @@ def collector_paused() -> Iterator[None]:
 
 
 def _marked(drawn: Drawn, data: DataConfig) -> Drawn:
-    """Put the marks of `reveal.at` into the program."""
     if not isinstance(data.reveal.at, float):
         return drawn
     if drawn.trace is None:
@@ -238,7 +241,6 @@ def _marked(drawn: Drawn, data: DataConfig) -> Drawn:
 
 
 def _encoded(execution: Execution, data: DataConfig) -> Execution:
-    """Encode the string literals of the program (`encode_source`)."""
     if not data.encode_source:
         return execution
     program, outcome = execution.drawn.program, execution.outcome
@@ -251,7 +253,6 @@ def _encoded(execution: Execution, data: DataConfig) -> Execution:
 
 
 def _placed(execution: Execution, data: DataConfig) -> Execution:
-    """Draw the number of the program's first line (`first_line`)."""
     if data.first_line == 1:
         return execution
     low, high = data.first_lines()

@@ -1,6 +1,6 @@
-"""Mixture of data: the part of the i-th example, and its index in that part, as a function of i alone.
+"""Mixture of data: the part of the i-th example and its index there, by i alone.
 
-Parts take turns in a fixed pattern, spread evenly and as long as the sum of their weights: no example is skipped or repeated.
+Parts take turns in a fixed pattern as long as the sum of their weights: no example is skipped or repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_SEEDS = 1 << 22
 
 
 class Part(Settings):
-    """A part of a mixture."""
+    """Part of a mixture."""
 
     weight: int = Field(default=1, ge=1, le=LONGEST)
     """Its share of the examples is this over the sum of all weights."""
@@ -32,7 +32,10 @@ class Part(Settings):
 
 
 class Source(NamedTuple):
-    """Resolved part. `examples`: of its split, after which it repeats; None: unlimited."""
+    """Resolved part.
+
+    `examples`: of its split, after which it repeats; None: unlimited.
+    """
 
     name: str
     weight: int
@@ -50,10 +53,10 @@ class Place(NamedTuple):
 class Mixture:
     """Sources of a run and their turns; without parts, the run's own data.
 
-    `data_seed`: unlimited sources begin at `data_seed` x `STRIDE`, limited ones are read in an order that it draws.
+    `data_seed`: unlimited sources begin at `data_seed` x `STRIDE`; it orders limited ones.
 
     Raises:
-        ConfigError: a part's changes do not validate; the message names the part.
+        ConfigError: a part's changes do not validate.
     """
 
     def __init__(self, data: DataConfig, parts: Mapping[str, Part], data_seed: int = 0, split: str = "train") -> None:
@@ -70,7 +73,7 @@ class Mixture:
         }
 
     def place(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Place:
-        """Find the source and index of the examples at these positions of the mixture."""
+        """Find the source and index of the examples at these positions."""
         block, offset = np.divmod(np.asarray(numbers, dtype=np.int64), len(self.part_of))
         sources = self.part_of[offset]
         weights = np.array([source.weight for source in self.sources])
@@ -83,7 +86,10 @@ class Mixture:
 
 
 def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the part of each position, always the one furthest behind its share, and its earlier turns."""
+    """Return the part of each position and its number of earlier turns.
+
+    The turn is of the part furthest behind its share.
+    """
     given, share = np.zeros(len(weights), np.int64), np.array(weights)
     turns, before = [], []
     for position in range(1, sum(weights) + 1):

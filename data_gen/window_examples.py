@@ -1,8 +1,8 @@
-"""Windows of an example for a model with a memory: context, remembered frames, and the frames to predict.
+"""Windows of an example for a model with a memory.
 
-Context erasure (arXiv 2604.25166): where a state says all, the past is needless. A window ends where a frame is forgotten: without
-open calls the first holds k + 1 written frames, and every other adds one. So each token is predicted in one window, from what
-decoding shows.
+A window is the context, remembered frames, and the frames to predict (context erasure, arXiv 2604.25166). It ends where a
+frame is forgotten: without open calls the first holds k + 1 written frames, and every other adds one. So each token is
+predicted in one window, from what decoding shows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ids = Mapping[Special, int]
 
 
 class Window(NamedTuple):
-    """Window on an example: tokens `start` to `stop` (exclusive) are predicted after the `given` pieces (start, stop)."""
+    """Tokens `start` to `stop` of an example, predicted after `given` pieces of it."""
 
     given: tuple[tuple[int, int], ...]
     start: int
@@ -37,7 +37,7 @@ class Window(NamedTuple):
 
     @property
     def shift(self) -> int:
-        """Return the position of a predicted token in the window minus that in the example."""
+        """Return a predicted token's position in the window minus that in the example."""
         return sum(stop - start for start, stop in self.given) - self.start
 
     @property
@@ -47,9 +47,9 @@ class Window(NamedTuple):
 
 
 def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> list[Window]:
-    """Cut an example into windows, by the id, role and frame of each token; without a memory, into one.
+    """Cut an example into windows; without a memory, into one.
 
-    `special_ids`: the tokenizer's, which show open calls.
+    `ids`, `roles`, `frames`: of each token.
     """
     total = len(roles)
     if memory is None:
@@ -69,7 +69,7 @@ def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special
 
 
 def longest_seen(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> int:
-    """Return the size of an example's largest window; arguments as of `windows`."""
+    """Return the size of an example's largest window."""
     return max(window.size for window in windows(ids, roles, frames, memory, special_ids))
 
 
@@ -96,7 +96,7 @@ def seen(tokens: Tokens, window: Window) -> Tokens:
 def drawn_window(
     tokens: Tokens, memory: Memory | None, learnt: npt.NDArray[np.int8], bits: int, special_ids: Ids
 ) -> Tokens:
-    """Draw a window that predicts tokens of learnt roles, by 64 random bits, uniformly: each such token is equally likely."""
+    """Draw a window by 64 random bits, uniformly among those with `learnt` roles."""
     if memory is None:
         return tokens
     cut = windows_of(tokens, memory, special_ids)

@@ -1,6 +1,6 @@
 """Self-contained programs: the statements of a package that one function needs.
 
-Names of the standard library are imported; the package's own are copied, from its other modules too.
+The standard library is imported; the package's own statements are copied, from its other modules too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def closed(root: Path, module: Module, function: ast.FunctionDef) -> str:
 
 
 def called_f(code: str, name: str, iterates: bool) -> str:
-    """Bind a program's function to `f`; where `iterates`, `f` lists the iterator's items."""
+    """Bind a program's function to `f`, which lists an iterator's items (`iterates`)."""
     if iterates:
         return f"{code}\ndef f(*arguments, **named):\n    return list({name}(*arguments, **named))\n"
     return code if name == "f" else f"{code}\nf = {name}\n"
@@ -87,7 +87,7 @@ class _Closure:
         return "\n".join([*head, *sorted(self._imports), *parts]).strip("\n") + "\n"
 
     def _order(self) -> list[str]:
-        """Order the modules, each after those it copies from, unless they copy from each other."""
+        """Order the modules, each after those it copies from, if possible."""
         for name in [name for name in self._after if not self._taken[name] and not self._aliases[name]]:
             further = self._after.pop(name)  # it hands on what others have
             for after in self._after.values():
@@ -153,7 +153,7 @@ class _Closure:
         self._need(source, name)
 
     def _submodule(self, module: Module, name: str) -> Module | None:
-        """Return the module of the package that a name stands for; None if it stands for something else."""
+        """Return the module of the package that a name stands for, or None."""
         numbers = module.bound.get(name, [])
         statement = module.statements[numbers[0]] if len(numbers) == 1 else None
         if not isinstance(statement, ast.Import | ast.ImportFrom):

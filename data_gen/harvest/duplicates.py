@@ -1,4 +1,4 @@
-"""Duplicates among programs: equal syntax trees but for names of locals, or nearly equal tokens."""
+"""Duplicates among programs: equal syntax trees but for locals' names, or similar tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Found(NamedTuple):
-    """A duplicate: the label of its original, and their similarity, 1 for equal trees."""
+    """Label of a duplicate's original, and their similarity, 1 for equal trees."""
 
     of: str
     alike: float
@@ -61,7 +61,9 @@ class Known:
 
 
 def canonical(code: str) -> list[str]:
-    """List a program's statements without imports, docstrings, annotations and comments, locals renamed by order.
+    """List a program's statements without imports, docstrings, annotations and comments.
+
+    Locals are renamed in order of appearance.
 
     Raises:
         SyntaxError, ValueError, RecursionError: `code` cannot be parsed.
@@ -88,7 +90,6 @@ def _shingles(text: str) -> set[int]:
 
 
 def _locals(statement: ast.stmt) -> dict[str, str]:
-    """Map what the functions in a statement bind to new names, in order of appearance."""
     names: dict[str, str] = {}
     for scope in (node for node in ast.walk(statement) if isinstance(node, _SCOPES)):
         for node in ast.walk(scope):

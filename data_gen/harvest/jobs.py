@@ -1,4 +1,4 @@
-"""Jobs of a harvest: a package's code, run in sandboxes, and the form of what may come back."""
+"""Jobs of a harvest: a package's code, run in sandboxes, and what may come back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _EVALUATED = TypeAdapter(Results)
 
 
 class Jobs:
-    """Sandboxes that can import a package, as a context manager."""
+    """Sandboxes that can import a package; a context manager."""
 
     def __init__(self, python: str | None, libraries: Sequence[str], alone: Mapping[str, str], workers: int) -> None:
         self._seen = {"path": [] if alone else libraries, "alone": alone}
@@ -59,7 +59,7 @@ class Jobs:
     def record(
         self, wanted: Mapping[str, Mapping[int, str]], modules: Sequence[str], files: Sequence[str], folder: str
     ) -> Iterator[list[dict[str, Calls] | ProgramError]]:
-        """Yield the calls of `wanted` functions (module, first line, name) that examples and tests make."""
+        """Yield the calls of `wanted` functions that examples and tests make."""
         about = {"kind": "record", "wanted": wanted, "folder": folder}
         tests = [file for file in files if file.endswith(".py")]
         texts = [file for file in files if file not in tests]
@@ -70,7 +70,7 @@ class Jobs:
             yield from pool.map(self._recorded, jobs)
 
     def _recorded(self, job: dict[str, Any]) -> list[dict[str, Calls] | ProgramError]:
-        """Run a job; if one of several modules or texts ends it, run each alone."""
+        """Run a job; if one of several files ends it, run each alone."""
         outcome = self._found(job, _RECORDED)
         if not isinstance(outcome, ProgramError) or len(job["modules"] + job["files"]) < 2:
             return [outcome]
@@ -88,7 +88,7 @@ class Jobs:
         return self.broken(modules[:half]) | self.broken(modules[half:]) if half else set(modules)
 
     def evaluate(self, module: str, calls: Calls) -> Results:
-        """Try calls of a module's functions, and leave out functions that end the process."""
+        """Try calls of a module's functions; leave out functions that end the process."""
         results = self._found({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
         if not isinstance(results, ProgramError):
             return {name: results[name] for name in calls if len(results.get(name, ())) == len(calls[name])}

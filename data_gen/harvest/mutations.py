@@ -1,4 +1,4 @@
-"""Changed arguments, for functions of which few calls were seen."""
+"""Changed arguments, for functions with few recorded calls."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from remedy.data_gen.harvest.jobs import are_literals
 
 
 def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
-    """Make up to `count` new texts of arguments, each with one value of a seen one changed.
-
-    The result depends on `seen` and `seed` alone.
-    """
+    """Make up to `count` new argument texts, each with one value of a seen one changed."""
     draw = random.Random(seed)
     pool = [value for given, named in map(values, seen) for value in [*given, *named.values()]]
     texts: dict[str, None] = {}
@@ -31,7 +28,7 @@ def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
 
 
 def _changed(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
-    """Return another value of the same type: one of the pool, or this one changed."""
+    """Return another value of the same type."""
     same = [other for other in pool if type(other) is type(value)]
     if len(same) > 2 and draw.random() < 0.3:
         return draw.choice(same)

@@ -1,4 +1,4 @@
-"""Harvest of one package: functions, calls, programs, and reasons for what is left out."""
+"""Harvest of one package: functions, calls, programs, and what is left out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ Say = Callable[[str], None]
 
 
 class Options(NamedTuple):
-    """Settings of a harvest. `calls`: of a function, at most. `benchmarks`: programs that are not to be duplicated."""
+    """Settings of a harvest.
+
+    `calls`: of a function, at most. `benchmarks`: programs that are not to be duplicated.
+    """
 
     calls: int
     seed: int
@@ -48,7 +51,7 @@ class Options(NamedTuple):
 
 @dataclass
 class Yield:
-    """Harvest of a package. `functions`, `calls`: counts by reason for leaving out, and `kept`."""
+    """Programs of a package, and counts of functions and calls by reason."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[dict[str, Any]] = field(default_factory=list)
@@ -70,7 +73,7 @@ class _Call:
 
 @dataclass
 class _Function:
-    """A self-contained function, the arguments seen, and the calls to keep."""
+    """Self-contained function, its seen arguments, and the calls to keep."""
 
     module: Module
     node: ast.FunctionDef
@@ -84,7 +87,7 @@ class _Function:
 
 
 def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield:
-    """Make a package's programs, without duplicates of `known`, to which the new ones are added."""
+    """Make a package's programs, without duplicates of `known`, and add them to it."""
     found = Yield()
     with Jobs(options.python, package.libraries, package.alone, options.workers) as jobs:
         known_here = (options.benchmarks, known, Known())
@@ -211,7 +214,7 @@ def _code(function: _Function, call: _Call) -> str:
 
 
 def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Known], found: Yield) -> bool:
-    """Say if a function has no duplicate in benchmarks or packages; add it to its own package if so."""
+    """Say if a function duplicates none; add it to its own package if so."""
     benchmarks, earlier, own = known
     label = f"{package.name}/{function.name}"
     try:

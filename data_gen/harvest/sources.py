@@ -38,8 +38,9 @@ print(json.dumps([sys.path, "%d.%d.%d" % sys.version_info[:3], sysconfig.get_pat
 
 
 class Package(NamedTuple):
-    """A package. `root`: the folder that it is imported from. `modules`: names and files. `tests`: tests and texts with examples.
+    """Package on disk.
 
+    `root`: the folder that it is imported from. `modules`: names and files. `tests`: tests and texts with examples.
     `libraries`: folders its code may read. `alone`: files of its top modules, where `root` is not readable.
     """
 
@@ -58,12 +59,12 @@ class Package(NamedTuple):
         return self.libraries[-1] if self.libraries else str(self.root / "test")
 
     def line_of(self, path: Path) -> str:
-        """Return a file's path from `root`, as records name it."""
+        """Return a file's path from `root`."""
         return path.relative_to(self.root).as_posix()
 
 
 class Interpreter(NamedTuple):
-    """An interpreter's search path, version, and standard library."""
+    """Search path, version and standard library of an interpreter."""
 
     path: list[str]
     version: str
@@ -72,7 +73,7 @@ class Interpreter(NamedTuple):
 
 
 def interpreter(python: str | None) -> Interpreter:
-    """Ask an interpreter about itself; if none is named, this one, with its current search path.
+    """Ask an interpreter about itself; by default this one.
 
     Raises:
         ConfigError: it does not exist or is too old.
@@ -82,7 +83,7 @@ def interpreter(python: str | None) -> Interpreter:
 
 
 def find(word: str, python: Interpreter) -> Package:
-    """Find the package that a word names: a folder, a distribution, or an importable module.
+    """Find the package that a word names: a folder, a distribution or a module.
 
     Raises:
         UserError: there is none, or it has no Python modules.
@@ -130,7 +131,7 @@ def _installed(word: str, python: Interpreter) -> Package:
 
 
 def _installed_in(folder: Path) -> list[Path]:
-    """Return the folder if packages are installed in it, which then may import each other."""
+    """Return the folder if packages are installed in it, as they may import each other."""
     return [folder] if folder.name in _SITES or any(folder.glob("*.dist-info")) else []
 
 
@@ -142,10 +143,9 @@ def _owner(top: str, root: Path) -> PackageMetadata | None:
 
 
 class _Distribution(PathDistribution):
-    """A distribution whose pipes and huge files are not read."""
+    """Distribution whose pipes and huge files are not read."""
 
     def read_text(self, filename: str | os.PathLike[str]) -> str | None:
-        """Return the text of a metadata file; None if it cannot be read."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             return read_text(Path(str(self._path), filename), _MOST_BYTES)
         return None
@@ -185,7 +185,7 @@ def _folder(folder: Path) -> Package:
 def _found(
     name: str, about: PackageMetadata | None, root: Path, places: Sequence[Path], seen: Sequence[Path] = ()
 ) -> Package:
-    """Make a package that may read `seen`, with its tests in the last; by default it reads itself alone."""
+    """Make a package that may read `seen`, by default itself alone."""
     tests = [file for place in seen[1:] or places for file in _tests(place)]
     version, licence = (str(about["Version"] or UNKNOWN), _licence(about)) if about else (UNKNOWN, UNKNOWN)
     tops = [] if seen else sorted({root / place.relative_to(root).parts[0] for place in places if place.exists()})

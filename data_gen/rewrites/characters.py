@@ -1,7 +1,7 @@
-"""String operations into loops over characters: `s.replace(a, b)` becomes `replace_by_character(s, a, b)`.
+"""String operations as loops over characters.
 
-Each loop returns what the method returns for every argument, the method's own errors included, which is why what is not the plain
-case is handed to the method.
+Each loop returns what the method returns for every argument, and raises its errors: all but the plain case is handed to the
+method.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ _BODIES = {
 
 
 def _loop(method: str, name: str, parameters: str, special: str, body: str) -> tuple[str, str]:
-    """A loop in place of a method; `special`: the condition of what is handed to the method."""
+    """Write a loop in place of a method; `special` holds where the method is called."""
     (first, _, others), name = parameters.partition(", "), f"{name}_by_character"
     return name, f"def {name}({parameters}):\n    if {special}:\n        return {first}.{method}({others})\n{body}"
 
@@ -173,7 +173,7 @@ class _Calls(ast.NodeTransformer):
 
 
 def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Write string operations as loops over characters: `s.replace(a, b)` is `replace_by_character(s, a, b)`.
+    """Write `s.replace(a, b)` as `replace_by_character(s, a, b)`, other methods likewise.
 
     A module with its own `len` or the like is left alone.
     """

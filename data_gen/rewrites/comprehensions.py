@@ -1,4 +1,4 @@
-"""Comprehensions into loops, and generator expressions too where what they are given to reads all of them at once."""
+"""Comprehensions as loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN_SCOPE = (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictC
 
 
 class _Comprehensions(Hoister):
-    """`[g(x) for x in xs if c]` becomes `items1 = []` and a `for` loop that appends to it."""
+    """Rewrite of `[g(x) for x in xs]` as `items1 = []` and a loop that appends."""
 
     used: Counter[str]
 
@@ -39,7 +39,7 @@ class _Comprehensions(Hoister):
         return False
 
     def _movable(self, part: _Comprehension) -> bool:
-        """Say if no scope inside has the comprehension's variables, which a loop would share with it."""
+        """Say if no scope inside shares the comprehension's variables."""
         bound = _targets(part)
         for node in ast.walk(part):
             if isinstance(node, ast.NamedExpr | ast.Await):
@@ -103,5 +103,5 @@ def _rename(part: ast.AST, outside: ast.AST, renamed: dict[str, str]) -> None:
 
 
 def comprehensions(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Write comprehensions as loops, and generator expressions too where all of their items are read at once."""
+    """Write comprehensions as loops, and generator expressions that are read at once."""
     return _Comprehensions(names).rewrite(functions)

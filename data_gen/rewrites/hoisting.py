@@ -1,11 +1,11 @@
-"""Take parts of expressions out into statements before them, without changing what is evaluated or in which order: nested expressions
-into temporaries, method chains into one call a line.
+"""Parts of expressions moved into statements before them.
 
-Which parts, a subclass says with `wanted`. A part that is evaluated before one that is taken out, and whose value could be
-changed by it, is taken out too. Parts that are evaluated only on a condition, later, or again and again stay where they are:
-the right side of `and`, the branches of a conditional expression, lambdas, what a comprehension does per item, `while` tests.
+What is evaluated, and in which order, stays the same. A subclass says with `wanted` which parts move. A part that is
+evaluated before one that moves, and whose value that could change, moves too. Parts that are evaluated on a condition,
+later or repeatedly stay: the right side of `and`, branches of conditional expressions, lambdas, a comprehension's items,
+`while` tests.
 
-Two things are taken for granted: looking a method up has no effect, and variables that are read have values.
+Two assumptions: looking a method up has no effect, and variables that are read have values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIELDS = ("body", "orelse", "finalbody")
 
 
 class Hoister(ABC):
-    """Rewrites the statements of every function of a module in place."""
+    """Rewrite of the statements of functions, in place."""
 
     stem = "step"
 
@@ -34,27 +34,27 @@ class Hoister(ABC):
 
     @abstractmethod
     def wanted(self, part: ast.expr, parent: ast.expr | None) -> bool:
-        """Say if a part of an expression, or with `parent` None a statement's whole expression, is to be taken out."""
+        """Say if a part of `parent` moves; None: a statement's whole expression."""
 
     def take_out(self, part: ast.expr) -> ast.expr:
-        """Put statements that compute the part into `before`, and return what stands in its place."""
+        """Put statements that compute the part into `before`; return its replacement."""
         name = self.names.fresh(self.stem)
         self.before.append(ast.Assign([ast.Name(name, ast.Store())], part))
         return ast.Name(name, ast.Load())
 
     def rewrite(self, functions: Sequence[ast.FunctionDef]) -> bool:
-        """Rewrite functions in place; returns whether anything changed."""
+        """Rewrite functions in place; return whether anything changed."""
         for function in functions:
             self.visit_function(function)
         return self.changed
 
     def visit_function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Rewrite one function's body; functions inside it are visited on their own."""
+        """Rewrite a function's body, without functions inside it."""
         if not looks_at_names(function):
             function.body = self.block(function.body)
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements with those that compute what was taken out before each."""
+        """Return the statements, each after those that compute its moved parts."""
         result: list[ast.stmt] = []
         for statement in statements:
             outer, self.before = self.before, []
@@ -93,7 +93,7 @@ class Hoister(ABC):
         setattr(statement, field, self.part(expression, None))
 
     def part(self, expression: ast.expr, parent: ast.expr | None) -> ast.expr:
-        """The expression with what is wanted inside it taken out, or what stands in its place if it is wanted itself."""
+        """Return the expression after its wanted parts have moved, or its replacement."""
         operands = _operands(expression)
         needed = [self._needs(get(), expression) for get, _ in operands]
         last = max((number for number, needs in enumerate(needed) if needs), default=-1)
@@ -126,7 +126,7 @@ _Operand = tuple[Callable[[], ast.expr], Callable[[ast.expr], None]]
 
 
 def _operands(expression: ast.expr) -> list[_Operand]:
-    """The parts that are evaluated once, always, and before the expression does anything itself, in order."""
+    """List the parts that are always evaluated once, first and in order."""
     match expression:
         case ast.BinOp():
             return [_field(expression, "left"), _field(expression, "right")]
@@ -181,7 +181,7 @@ _COMPUTED = (
 
 
 class _Temporaries(Hoister):
-    """`g(h(x) + 1)` becomes `step1 = h(x)`, `step2 = step1 + 1`, `g(step2)`."""
+    """Rewrite of `g(h(x) + 1)` as `step1 = h(x)`, `step2 = step1 + 1`, `g(step2)`."""
 
     def wanted(self, part: ast.expr, parent: ast.expr | None) -> bool:
         if parent is None or not isinstance(part, _COMPUTED):
@@ -190,7 +190,7 @@ class _Temporaries(Hoister):
 
 
 class _Chains(Hoister):
-    """`s.strip().lower()` becomes `step1 = s.strip()`, `step1.lower()`."""
+    """Rewrite of `s.strip().lower()` as `step1 = s.strip()`, `step1.lower()`."""
 
     def wanted(self, part: ast.expr, parent: ast.expr | None) -> bool:
         match part, parent:
@@ -200,10 +200,10 @@ class _Chains(Hoister):
 
 
 def temporaries(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Write nested expressions as one operation a line, put into temporaries."""
+    """Write nested expressions as one operation a line."""
     return _Temporaries(names).rewrite(functions)
 
 
 def chains(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Write method chains as one call a line, without changing what is evaluated or in which order."""
+    """Write method chains as one call a line."""
     return _Chains(names).rewrite(functions)

@@ -13,7 +13,7 @@ _LINE_BREAK = re.compile(r"\s*\n\s*")
 
 
 def executions(test: str) -> list[tuple[str, str]]:
-    """Return arguments and result of the first five assertions in HumanEval's `check`.
+    """Return arguments and result of the first assertions in HumanEval's `check`.
 
     Raises:
         SyntaxError: the test does not parse.
@@ -27,7 +27,7 @@ def executions(test: str) -> list[tuple[str, str]]:
 
 
 def asserted(source: str, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
-    """Yield function, arguments and result of each such assertion."""
+    """Yield function, arguments and result of each assertion on a call."""
     for statement in statements:
         match statement:
             case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[expected])):

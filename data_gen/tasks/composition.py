@@ -1,4 +1,4 @@
-"""The composition task: func_A(func_B(... func_C(x))), nested, flattened into temporaries, or on several lines."""
+"""The composition task: `f(g(h(x)))`, nested, with temporaries, or on several lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LISTED = 10_000
 
 @TASKS.register("composition")
 class CompositionTask(Task):
-    """Functions of one family applied to each other's results."""
+    """Functions of one family, applied to each other's results."""
 
     kind: Literal["composition"] = "composition"
     family: Annotated[str, one_of(FAMILIES)] = "strings"
@@ -129,19 +129,19 @@ class CompositionTask(Task):
         return depths | functions | ({("split_by", self.split_by): single} if self.split_by != "program" else {})
 
     def learnt(self, composed: Composition) -> str:
-        """Return what a program's split goes by: itself, or its functions in order."""
+        """Return the text that decides a program's split."""
         whole = self.split_by != "functions" or composed.depth == 1
         return composed.identity if whole else " ".join(composed.functions)
 
     def count(self, split: str) -> int | None:
-        """Count a small space, which training may repeat; 0 for a split without programs, else None."""
+        """Count a small space; 0 for a split without programs, else None."""
         space = None if split == "train" else listed(self, split)
         if space is not None:
             return len(space)
         return None if any(split in (ALL, name) for name in self._splits()) else 0
 
     def _splits(self) -> Iterator[str]:
-        """Yield the split of one composition after another; all splits where programs are split."""
+        """Yield the splits that have programs, some repeatedly."""
         low, high = self.depth_range()
         if self.split_by != "functions" or low == 1:
             yield from SPLITS
@@ -202,7 +202,7 @@ class CompositionTask(Task):
 
 @lru_cache(maxsize=256)
 def listed(task: CompositionTask, split: str) -> tuple[Composition, ...] | None:
-    """List the distinct programs of a split; None if they are too many."""
+    """List the distinct programs of a split; None if there are too many."""
     space = _space(task)
     return None if space is None else tuple(composed for composed in space if task.allows(split, composed))
 
@@ -215,10 +215,10 @@ def _space(task: CompositionTask) -> tuple[Composition, ...] | None:
 
 
 class Composition(NamedTuple):
-    """A drawn program.
+    """Drawn program.
 
-    `functions`: from the first line's innermost call outwards. `identity`: the same nested or flattened, and for families that differ
-    only in the type of values.
+    `functions`: from the first line's innermost call outwards. `identity`: the same nested or flattened, and for families
+    that differ in the type of values alone.
     """
 
     code: str
@@ -229,7 +229,7 @@ class Composition(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """One composition: its steps with temporaries, and nested."""
+    """Composition with temporaries (`steps`) and nested."""
 
     steps: tuple[str, ...]
     nested: str
@@ -239,7 +239,7 @@ class _Line(NamedTuple):
 def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: int = 0) -> Composition:
     """Draw one program; the draws do not depend on `flatten`.
 
-    `split`: that of the inputs under `split_by: inputs`. `index`: sets whose turn begins in parallel lines.
+    `split`: that of the inputs under `split_by: inputs`. `index`: says which functions come next in parallel lines.
     """
     family = FAMILIES[config.family]
     inputs = _Inputs(config, draws, split)
@@ -266,7 +266,7 @@ def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: 
 
 
 def _in_turn(config: CompositionTask, draws: rng.Draws, split: str, index: int) -> list[tuple[str, ...]]:
-    """Draw each line's functions in random order, all equally often over lines and programs."""
+    """Draw each line's functions, all equally often over lines and programs."""
     names = [name for name in config.function_names() if split != "train" or name not in config.held_out_functions]
     if not names:
         raise too_few_programs(config, split)
@@ -299,7 +299,7 @@ def _call(name: str, arguments: Sequence[str]) -> str:
 
 
 class _Inputs:
-    """Inputs of one program, all different if it has several lines."""
+    """Inputs of one program; they differ if it has several lines."""
 
     def __init__(self, config: CompositionTask, draws: rng.Draws, split: str) -> None:
         self.config, self.draws = config, draws

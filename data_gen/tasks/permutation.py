@@ -1,4 +1,4 @@
-"""The permutation task: following a few variables whose values commands permute."""
+"""The permutation task: commands permute the values of a few variables."""
 
 from __future__ import annotations
 
@@ -147,7 +147,10 @@ class PermutationTask(Task):
         return batch_arrays(batch, keys, reveal, context)
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
-        """Rate a guess among the reachable final states (None with a repertoire), and the initial state."""
+        """Rate a guess among reachable final states, and the initial state.
+
+        With a repertoire, the chance is None.
+        """
         full_states = [
             list(f.locals.values()) for f in trace.frames if f.locals is not None and len(f.locals) == self.n
         ]

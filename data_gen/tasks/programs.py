@@ -165,7 +165,7 @@ class ProgramsTask(Task):
         )
 
     def clusters(self, split: str, count: int) -> int:
-        """Count functions, or executions where training has the tested functions too."""
+        """Count functions, or executions if splits share functions."""
         cases = split_cases(self, split)[:count]
         return len({case.identity if _splits_share_functions(self) else case.group for case in cases})
 
@@ -191,7 +191,7 @@ def load_cases(task: ProgramsTask) -> tuple[Case, ...]:
     """Return all programs in the order of their source, rewritten if asked.
 
     Raises:
-        ConfigError: as `read_cases`, or a held-out program is not there.
+        ConfigError: as `read_cases`, or a held-out program does not exist.
     """
     cases = read_cases(task.benchmark, task.path, task.input)
     ids = dict.fromkeys(case.id for case in cases)
@@ -242,7 +242,6 @@ def _have_marks(task: ProgramsTask) -> bool:
 
 @lru_cache(maxsize=24)
 def _splits_share_functions(task: ProgramsTask) -> bool:
-    """Say if training has the tested functions with other inputs."""
     if load_cases(task)[0].split is None:
         return task.split_by == "program"
     groups = [{case.group for case in cases} for cases in _by_split(task).values()]
@@ -250,7 +249,6 @@ def _splits_share_functions(task: ProgramsTask) -> bool:
 
 
 def _by_hash(content: int, shares: Mapping[str, float]) -> str:
-    """Return the split that a hash falls into."""
     position, reached = rng.below(rng.mix(content), 10_000), 0.0
     for name, share in shares.items():
         reached += share

@@ -1,4 +1,4 @@
-"""Cache of traces, so that a tracer runs a given program once."""
+"""Cache of traces, so that each given program runs once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AT_A_TIME = 64  # programs of each worker between two writes to the cache
 
 
 def traced_once(programs: Sequence[Program], tracer: TracerConfig, workers: int = 1) -> Iterator[Outcome]:
-    """Yield every program's outcome in order, as `trace_all`; cached ones are not run."""
+    """Yield every program's outcome in order; run those that are not cached."""
     folder = cache_folder()
     if folder is None or not programs:
         yield from trace_all(programs, tracer, workers)
@@ -55,7 +55,7 @@ def cache_folder() -> Path | None:
 
 
 class _Cache:
-    """The outcomes of one tracer in one file, which is optional."""
+    """Outcomes of one tracer in one file; errors of the file are logged."""
 
     def __init__(self, folder: Path, tracer: TracerConfig) -> None:
         identity = [tracer.model_dump(mode="json"), *environment(tracer), _tracers_code()]
@@ -98,7 +98,7 @@ def _text(outcome: Outcome) -> bytes | None:
 
 
 def _outcome(text: bytes | None, program: Program) -> Outcome | None:
-    """Check a cached outcome as a sandbox's answer; None if missing or damaged."""
+    """Check a cached outcome as a sandbox's reply; None if missing or damaged."""
     if text is None:
         return None
     try:
@@ -111,7 +111,6 @@ def _outcome(text: bytes | None, program: Program) -> Outcome | None:
 
 @lru_cache(maxsize=1)
 def _tracers_code() -> str:
-    """Return a digest of the tracer's code."""
     [folder] = execution.__path__
     digest = hashlib.sha256()
     for path in sorted(Path(folder).glob("*.py")):

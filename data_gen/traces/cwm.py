@@ -1,7 +1,7 @@
-"""The `cwm` formats: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>` for each frame, with JSON values.
+"""The `cwm` formats: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>` for each frame, in JSON.
 
-The prompt ends with the first frame; in `cwm_unseeded`, with the source. `cwm_numbered` puts line numbers beside lines; the traces of
-`cwm_numbers` have them instead.
+The prompt ends with the first frame, or, in `cwm_unseeded`, with the source. `cwm_numbered` writes line numbers beside
+lines, `cwm_numbers` in their place.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ _EVENTS = {token: event for event, token in EVENT_TOKENS.items()}
 
 
 class Cwm(Format):
-    """As `facebook/cwm` writes: the prompt holds the first frame; a line's text is its action."""
+    """Format of `facebook/cwm`, and its variants."""
 
     events = True
     closes_frames = True
 
     def __init__(self, seeded: bool = True, numbers: Literal["", "beside", "alone"] = "") -> None:
-        """Set the form. `seeded`: the prompt has the first frame. `numbers`: where line numbers stand in traces."""
+        """Set the variant.
+
+        `seeded`: the prompt has the first frame. `numbers`: where line numbers stand.
+        """
         self.seeded = self.answers_only = seeded
         self._numbers, self.numbers_lines = numbers, bool(numbers)
 
@@ -72,7 +75,7 @@ class Cwm(Format):
         return "".join(f"{number} {line}\n" for number, line in enumerate(code.split("\n")[:-1], program.first_line))
 
     def action(self, program: Program, line: int, source: str) -> str:
-        """Write a frame's ACTION for a line, counted from 1 in the program."""
+        """Write a frame's ACTION; `line` counts from 1 in the program."""
         if not self.numbers_lines:
             return source
         number = program.first_line + line - 1
@@ -92,7 +95,10 @@ class Cwm(Format):
 
 
 def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:
-    """Write a frame. `asked`: the prompt gives its event, to ask for an answer alone."""
+    """Write a frame.
+
+    `asked`: the prompt gives its event, to ask for an answer alone.
+    """
     number, event, source, state, value = frame
     assert event is not None
     add = spans.append
@@ -137,7 +143,10 @@ _ROLES: dict[Special | None, Role] = {Special.ACTION_SEP: Role.ACTION, Special.A
 
 
 class CwmReader(Reader):
-    """Reader of frames. `answer_only`: the prompt gave the event of the first."""
+    """Reader of frames.
+
+    `answer_only`: the prompt gave the first frame's event.
+    """
 
     def __init__(self, answer_only: bool = False) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ Piece = str | Special
 
 @dataclass(frozen=True, slots=True)
 class ReadFrame:
-    """A frame as read, its values as text."""
+    """Frame as read, its values as text."""
 
     event: Event | None
     """None where it is not written."""
@@ -47,7 +47,7 @@ class ReadTrace:
 
 
 class Malformed(Exception):
-    """Error of a reader's step, caught in `feed`."""
+    """Error of a reader's step."""
 
 
 class Reader(ABC):
@@ -96,14 +96,14 @@ class Reader(ABC):
 
     @abstractmethod
     def _unfinished(self) -> str:
-        """Name what is missing if nothing follows; empty if nothing is."""
+        """Name what is missing if nothing follows; else return an empty string."""
 
 
 def json_string(text: str, what: str) -> str:
     """Return the string that JSON text stands for.
 
     Raises:
-        Malformed: it stands for none; `what` names it.
+        Malformed: it is no string; `what` names it.
     """
     try:
         value = json.loads(text)
@@ -119,7 +119,7 @@ def restore(
 ) -> list[ReadFrame | None]:
     """Replace every `..` of a diff by its value, if it has one.
 
-    `past`: what the model saw before each frame, if other frames were fed. Unreadable frames are None.
+    `past`: what the model saw before each frame, if it differs. Unreadable frames are None.
     """
     memory = LastShown()
     restored = []
@@ -134,7 +134,7 @@ def restore(
 
 
 class LastShown:
-    """The last shown state, to which `..` refers."""
+    """State last shown, to which `..` refers."""
 
     def __init__(self) -> None:
         self._state: Mapping[str, str] = {}

@@ -1,10 +1,8 @@
 """The `repl` format: `>>> COMMAND` lines, and queries `>>> print('a', a)` answered by `a 2`.
 
-A frame is the queries of its state, its command, and its value's line. The newline that ends a command or an answer is STRUCTURE: it
-tells a decoder that this is complete. Values are escaped as in JSON, to stay on one line.
-
-A program's own line can look like a query. It is read as one if it is unindented and the next line starts with the variable's name
-and a space.
+A frame is the queries of its state, its command, and its value's line. The newline that ends a command or an answer is
+STRUCTURE, which tells a decoder that it is complete. Values are escaped as in JSON, to stay on one line. A program's own
+line is read as a query if it looks like one, is unindented, and the next line starts with the variable's name and a space.
 """
 
 from __future__ import annotations
@@ -106,7 +104,7 @@ class ReplReader(Reader):
         return "a line without its end" if self._line else ""
 
     def _read(self, line: str) -> None:
-        """Read a finished line. Commands spelled as queries count as such in `roles`."""
+        """Read a finished line; set its pieces' roles."""
         # The role of a line is known at its end only: its pieces' roles are set then.
         question, query = _QUERY.fullmatch(self._asked or ""), _QUERY.fullmatch(line)
         answered = question[1] if question and line.startswith(f"{question[1]} ") else None

@@ -10,7 +10,7 @@ from remedy.data_gen.traces.string_encodings import pieces, source_pieces
 
 
 class Spans(list[Span]):
-    """A list of spans that joins neighbouring text of one kind, as tokenizers need it."""
+    """List of spans that joins neighbouring text of one kind, as tokenizers need it."""
 
     def text(self, role: Role, text: str, frame: int, string: bool = False) -> None:
         """Add text; `string`: it belongs to a string value."""

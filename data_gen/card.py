@@ -122,7 +122,7 @@ A state is the program's own word: what its values say of themselves, recorded i
 
 
 def size_category(examples: int) -> str:
-    """Return the hub's size category, such as `1K<n<10K`."""
+    """Return the hub's size category: `1K<n<10K`."""
     ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
     exponent = max(0, len(str(max(examples, 1))) - 3)
     return "n<1K" if not exponent else f"{ends[exponent - 1]}<n<{ends[exponent]}" if exponent < len(ends) else "n>1T"

@@ -108,7 +108,6 @@ class DataConfig(Settings):
         return reasons
 
     def first_lines(self) -> tuple[int, int]:
-        """Return the range of numbers of a first line."""
         return low_high(self.first_line)
 
     @property

@@ -1,7 +1,7 @@
-"""Memory of a trace's past: the frames in sight when the next is written (`data.memory`).
+"""Memory of a trace's past: the frames in sight of the next one (`data.memory`).
 
-These are the last k frames. With `open_calls` also, of every call that has not returned, its call frame, its last line, and
-what came back to that line. Special tokens tell frames apart, so that true and generated ones are treated alike.
+These are the last k frames; with `open_calls` also each open call's own frame, its last line, and what came back to that
+line. Frames are told apart by special tokens, so that true and generated ones are treated alike.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _OpenCalls:
         return _OpenCalls(self._stack)
 
     def take(self, number: int, event: Event | None) -> list[int]:
-        """Add a frame; return the numbers of those that no open call needs any more."""
+        """Add a frame; return the numbers of those that no open call needs."""
         over: list[int] = []
         if event is Event.CALL:
             self._stack.append([])

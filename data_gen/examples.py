@@ -1,10 +1,10 @@
 """Examples as pure functions of (configuration, split, index).
 
-A program is drawn, executed, and its trace written. The program's hash picks its split, so splits are disjoint in every
-format and encoding: an index whose candidate is of another split draws again.
+The hash of a program picks its split, so splits are disjoint in every format and encoding: an index whose candidate is of
+another split draws again.
 
-`reveal.max_tokens` needs a tokenizer: `models.encoding.encoded_examples` calls `executions`, `fit_to_budget` and `write` in
-turn.
+`reveal.max_tokens` needs a tokenizer: `models.encoding.encoded_examples` then calls `executions`, `fit_to_budget` and
+`write`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Execution:
 
     @property
     def answer(self) -> str:
-        """Return the program's result or exception as text, or an empty text."""
+        """Return the program's result or exception as text, or ""."""
         if not isinstance(self.outcome, Trace):
             return ""
         if self.drawn.answer is not None:
@@ -120,7 +120,7 @@ def examples(data: DataConfig, split: str, indices: Sequence[int], workers: int 
     """Make the examples at indices.
 
     Raises:
-        ConfigError: as `executions`, or `reveal.max_tokens` is set, which needs a tokenizer.
+        ConfigError: as `executions`, or `reveal.max_tokens` is set.
     """
     with collector_paused():
         return [write(execution, data) for execution in executions(data, split, indices, workers)]
@@ -132,8 +132,7 @@ def executions(
     """Execute the program at each index; not `run`: only draw it.
 
     Raises:
-        ConfigError: the task has no program of this split, or none at an index; or `reveal.at` goes by marks, and none has
-            any.
+        ConfigError: the task has no program of this split, or none at an index; or none has marks, which `reveal.at` needs.
     """
     task, places = data.task, [int(index) for index in indices]
     if data.reveal.at == "marks" and not task.has_marks():
@@ -210,10 +209,7 @@ def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenA
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector.
-
-    Traces are many objects without cycles: a search costs as much as making them.
-    """
+    """Pause the garbage collector, since traces are many objects without cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

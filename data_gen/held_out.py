@@ -15,7 +15,7 @@ def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
     """Refuse held-out values that no source of training would have anyway.
 
     Raises:
-        ValueError: naming the setting, the value and why.
+        ValueError: naming the setting, value and reason.
     """
     reasons: dict[tuple[str, Any], list[str]] = {}
     for data in sources:
@@ -31,10 +31,10 @@ def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
 def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, DataConfig]]) -> None:
     """Refuse values that some sources of a run hold out and others do not.
 
-    `sources`: each with the place in the configuration that changes it from `data`.
+    `sources`: each with its place in the configuration.
 
     Raises:
-        ValueError: naming the place, the setting and the value.
+        ValueError: naming the place, setting and value.
     """
     whole = set(data.task.held_out())
     for where, source in sources:

@@ -1,6 +1,6 @@
-"""Mixture of data: the part of the i-th example and its index there, by i alone.
+"""Mixture of data: the i-th example's part and index, from i alone.
 
-Parts take turns in a fixed pattern as long as the sum of their weights: no example is skipped or repeated.
+Parts take turns in a fixed pattern: no example is skipped or repeated.
 """
 
 from __future__ import annotations
@@ -86,10 +86,7 @@ class Mixture:
 
 
 def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the part of each position and its number of earlier turns.
-
-    The turn is of the part furthest behind its share.
-    """
+    """Return the part of each position, the one furthest behind, and its earlier turns."""
     given, share = np.zeros(len(weights), np.int64), np.array(weights)
     turns, before = [], []
     for position in range(1, sum(weights) + 1):

@@ -9,7 +9,7 @@ from remedy.registry import Registry, one_of
 
 
 class Role(IntEnum):
-    """Kind of a token. The values are stored in data sets: append, never renumber."""
+    """Kind of a token; the stored values are never renumbered."""
 
     CONTEXT = 0
     """Given, never written by a model: the program's source and the seeded first frame."""
@@ -28,7 +28,6 @@ class Role(IntEnum):
 
     @property
     def label(self) -> str:
-        """Return its name in configurations, records and reports."""
         return self.name.lower()
 
     @property
@@ -95,5 +94,5 @@ class Span(NamedTuple):
 
 
 def spans_text(spans: list[Span], separator: str = "") -> str:
-    """Join spans for people to read, special tokens by name."""
+    """Join spans for people, special tokens by name."""
     return separator.join(s.piece.value if isinstance(s.piece, Special) else s.piece for s in spans)

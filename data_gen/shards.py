@@ -1,7 +1,7 @@
 """Parquet shards of examples, for `datasets.load_dataset` and for training.
 
-A shard is a function of the configuration and its number, and gets its name when it is complete. So processes can share the
-work, and an interrupted run continues.
+A shard is a function of the configuration and its number, named when it is complete: processes share the work, and an
+interrupted run continues.
 """
 
 from __future__ import annotations
@@ -102,7 +102,6 @@ class Shard(NamedTuple):
 
 
 def plan(config: WriteConfig) -> list[Shard]:
-    """List the shards of a data set."""
     shards = []
     for split in sorted(config.splits):
         count = config.splits[split]
@@ -129,8 +128,8 @@ def write(
     of other configurations.
 
     Raises:
-        UserError: the folder holds shards of another configuration or tokenizer, or a damaged manifest; another process
-            writes this part; a worker was killed.
+        UserError: the folder is another configuration's or tokenizer's, or damaged; another process writes this part; a
+            worker was killed.
     """
     with owned(directory, "" if part[1] == 1 else f"-{part[0]}-of-{part[1]}"):
         data_set = _claim(data, config, directory, fingerprint, overwrite)
@@ -220,7 +219,7 @@ def _is_done(directory: Path, shard: Shard, data_set: str) -> bool:
 
 
 def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
-    """Read one row; without a `split`, of the first one that has examples.
+    """Read one row; without a `split`, of the first one with examples.
 
     Raises:
         UserError: as `read_shard`; there is no such split or index.
@@ -246,7 +245,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """Read the manifest of a folder of shards.
 
     Raises:
-        UserError: the folder has no readable manifest.
+        UserError: there is no readable one.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
     manifest = read_json(path := directory / MANIFEST, cure, _Manifest)
@@ -265,7 +264,7 @@ def shards_of(manifest: Mapping[str, Any]) -> list[Shard]:
 
 
 def data_hash(data: DataConfig) -> str:
-    """Hash what a data configuration writes, so without `memory`."""
+    """Hash what a data configuration writes: all but `memory`."""
     return hashlib.sha256(json.dumps(_written(data), sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -34,7 +34,6 @@ SplitName = Annotated[str, one_of(SPLITS)]
 
 
 def stream_of(split: str) -> int:
-    """Return the number of a split's random stream."""
     return _ALL_STREAM if split == ALL else SPLITS[split].stream
 
 

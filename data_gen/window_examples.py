@@ -1,8 +1,7 @@
 """Windows of an example for a model with a memory.
 
 A window is the context, remembered frames, and the frames to predict (context erasure, arXiv 2604.25166). It ends where a
-frame is forgotten: without open calls the first holds k + 1 written frames, and every other adds one. So each token is
-predicted in one window, from what decoding shows.
+frame is forgotten, so that each token is predicted once, from what decoding shows.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class Window(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Count the tokens in the window."""
         return self.stop + self.shift
 
     @property
@@ -47,10 +45,7 @@ class Window(NamedTuple):
 
 
 def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> list[Window]:
-    """Cut an example into windows; without a memory, into one.
-
-    `ids`, `roles`, `frames`: of each token.
-    """
+    """Cut an example into windows by each token's id, role and frame."""
     total = len(roles)
     if memory is None:
         return [Window((), 0, total)]
@@ -74,7 +69,6 @@ def longest_seen(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, sp
 
 
 def windows_of(tokens: Tokens, memory: Memory | None, special_ids: Ids) -> list[Window]:
-    """Cut an example's arrays into windows."""
     return windows(tokens.ids.tolist(), tokens.roles.tolist(), tokens.frames.tolist(), memory, special_ids)
 
 

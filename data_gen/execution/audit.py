@@ -59,8 +59,8 @@ _AF_UNIX = 1
 def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = True) -> None:
     """Call `stop(kind, message)` when this process is about to do something forbidden.
 
-    `folder`: where files may be written. `metadata`: modes and times may be changed there. No audit hook can be removed:
-    use it in a process that runs one program.
+    `folder`: where files may be written. `metadata`: modes and times may be changed there. The hook stays until the process
+    ends.
     """
     # All that the hook needs is bound here: a program that replaces what modules hold must not switch it off.
     inside = _inside(folder)
@@ -122,7 +122,7 @@ def _guard_open(inside: Callable[[Any, Any, bool], bool], stop: Callable[[], NoR
 def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
     """Make a check of whether a path leads into `folder`.
 
-    A path is relative to a folder's descriptor, or to the working folder.
+    A path is relative to a folder's descriptor or the working folder.
     """
     # Folders are compared by device and inode: a text comparison would miss links and `..`.
     stat, readlink, null = os.stat, os.readlink, os.devnull
@@ -154,7 +154,7 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
         return True
 
     def same(path: str, folder_descriptor: int | None) -> bool:
-        """Say if a path is the program's folder itself, where O_TMPFILE opens a nameless file."""
+        """Say if a path is the folder itself, where O_TMPFILE opens a nameless file."""
         try:
             status = stat(path, dir_fd=folder_descriptor)
         except OSError:

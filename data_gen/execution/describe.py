@@ -1,6 +1,6 @@
 """Text of a runtime value and the name of its type.
 
-All names are bound when this module is loaded, before a program can replace `repr`, `len` or `type`.
+All names are bound at import, before a program can replace `repr`, `len` or `type`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _describer(representation: Callable[[Any], str]) -> Callable[[Any], Value]:
     def describe(value: Any) -> Value:
         """Write a value's repr without addresses, owners of locks and paths of modules.
 
-        Lone surrogates become escapes. Raises whatever the `repr` raises.
+        Raises whatever the `repr` raises.
         """
         text = representation(value)
         if exact_type(text) is not string:
@@ -70,7 +70,6 @@ def _long_describer() -> Callable[[Any], Value]:
     limit, set_limit = (getattr(sys, f"{verb}_int_max_str_digits", None) for verb in ("get", "set"))
 
     def describe_long(value: Any) -> Value:
-        """Describe a value with ints of up to MOST_DIGITS digits."""
         if limit is None or set_limit is None:  # of Python 3.10.6 and before, which has no limit
             return describe(value)
         before = limit()
@@ -98,10 +97,9 @@ _INSIDE = (" object>", "array(", "\n", "Series(")
 def attributes_describer(code: str = "") -> Callable[[Any], Value]:
     """Make a `describe` that writes objects without a `__repr__` as `<Point x=1 y=2>`.
 
-    `tables` writes NumPy's arrays and, if `code` names it, pandas' tables. Slots come first, then attributes as they were
-    set. An object inside itself or below DEEPEST levels is `<Point ...>`; `...` also stands for attributes after
-    MOST_ATTRIBUTES. No property is read: of the program's code only `__repr__`s run, and what it put in place of pandas'
-    functions.
+    Slots come first, then attributes as they were set. An object inside itself or below DEEPEST levels is `<Point ...>`;
+    `...` also stands for attributes after MOST_ATTRIBUTES. `code` may name pandas, for `tables`. No property is read: of
+    the program's code only `__repr__`s run, and what it put in place of pandas' functions.
     """
     exact_type, plain, identity, length, name_of, string = type, describe, id, len, type_name, str
     new_value, pairs, copied, in_order = tuple.__new__, dict.items, list, sorted

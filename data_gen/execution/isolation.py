@@ -163,7 +163,6 @@ def _namespaces() -> tuple[str, ...]:
 
 
 def _bubblewrap(interpreter: Interpreter, package: str, namespaces: str | None = None) -> list[str]:
-    """Return a bwrap command: no network, own processes, Python's files read-only."""
     # Without --die-with-parent, which means the thread that started it; the server ends when its input does.
     if namespaces is None:
         namespaces = next(way for way in _namespaces() if not _try_bubblewrap(way))

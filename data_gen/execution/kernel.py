@@ -35,12 +35,12 @@ _syscall.restype = ctypes.c_long
 
 
 def landlock_abi() -> int:
-    """Return Landlock's version; 0 if it is missing."""
+    """Return Landlock's version; 0: none."""
     return max(0, int(_syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
 def all_rights(abi: int) -> int:
-    """Return the rights on files that a version of Landlock knows."""
+    """Return the rights on files that a version knows."""
     return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
 
 
@@ -86,7 +86,6 @@ def allow(rules: int, path: str, rights: int) -> None:
 
 
 def restrict(abi: int, rules: int) -> None:
-    """Enter a ruleset, for good."""
     # From version 7 on, keep refusals out of the audit log.
     flags = ctypes.c_uint32(1 if abi >= 7 else 0)
     result = _syscall(ctypes.c_long(_RESTRICT_SELF), ctypes.c_int(rules), flags)
@@ -94,7 +93,6 @@ def restrict(abi: int, rules: int) -> None:
 
 
 def install_filter(code: bytes) -> None:
-    """Enter a seccomp filter, for good."""
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("HP", len(code) // 8, ctypes.addressof(buffer))
     _checked(int(_prctl(_SECCOMP, ctypes.c_ulong(2), program, ctypes.c_ulong(0), ctypes.c_ulong(0))), "seccomp")
@@ -104,9 +102,6 @@ def become(user: int | None, capabilities: int) -> None:
     """Take a user's and group's id, no other groups, and only these capabilities.
 
     `user`: None keeps the ids. `capabilities`: a bit mask.
-
-    Raises:
-        OSError: this process may not.
     """
     if user is not None:
         if capabilities:
@@ -120,7 +115,6 @@ def become(user: int | None, capabilities: int) -> None:
 
 
 def control(what: int, value: int) -> None:
-    """Call prctl with one of the constants above."""
     zero = ctypes.c_ulong(0)
     _checked(int(_prctl(what, ctypes.c_ulong(value), zero, zero, zero)), f"prctl {what}")
 

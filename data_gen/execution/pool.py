@@ -33,7 +33,6 @@ _Pair = tuple[Sandbox, Sandbox]
 
 
 def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
-    """Trace one program."""
     pair = None if config.isolation == "trusted" else _sandboxes(config, 1, os.getpid())[0]
     return _outcome(program, config, depth, pair)
 
@@ -89,7 +88,7 @@ def environment(config: TracerConfig) -> Environment:
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
     """Run a program three times.
 
-    Another trace in a second run is the outcome `unstable`, another result without tracing `observed`.
+    Another trace the second time is the outcome `unstable`, another result without tracing `observed`.
     """
     read_once = dict[bytes, Trace]()
 

@@ -134,8 +134,8 @@ class Program:
         """Find the marked function.
 
         Raises:
-            ProgramError: `syntax` if the source does not compile; `entry` if not exactly one top-level function is marked,
-                or if it needs arguments or is asynchronous.
+            ProgramError: `syntax` if the source does not compile; `entry` if not exactly one top-level `def` without
+                required arguments is marked.
         """
         code = self.code
         # The usual layout needs no walk, and mostly no parse; a syntax error shows when the program is compiled. Inside a string that

@@ -1,8 +1,8 @@
 """Recorder of a program's frames, and checks of whether the record can be believed.
 
-A program shares the process with its tracer: it can replace functions, switch tracing off, change the record. So what
-recording needs is bound before the program runs. Afterwards the functions and a seal over the frames are compared. A
-program that undoes its changes in time is not noticed: a state is the program's own word.
+A program shares the process with its tracer, and can change functions and the record. So what recording needs is bound
+before it runs; afterwards the functions and a seal over the frames are compared. A program that undoes its changes in time
+is not noticed: a state is the program's own word.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compil
 class Stop(BaseException):
     """End of a program from inside the trace function.
 
-    No Exception, so that most programs do not catch it.
+    A BaseException, so that most programs do not catch it.
     """
 
 
@@ -39,7 +39,7 @@ class Recorder:
 
     `code`: the compiled program; `entry`: the marked function's part. `most_frames`, `most_characters` (of all values):
     limits. `depth`: the deepest recorded call level, the entry's being 0. `refuses`: a value whose repr raises ends the
-    program. `attributes`: objects are written with attributes. `sealed`: the program is untrusted.
+    program. `attributes`: objects show attributes. `sealed`: the program is untrusted.
     """
 
     def __init__(
@@ -83,7 +83,6 @@ class Recorder:
         self._before = _state(functions) if sealed else []
 
     def start(self) -> None:
-        """Begin to record."""
         if self._sealer is not None:
             self._refuse_other_tracers()
         self._settrace(self._enter)
@@ -121,7 +120,7 @@ class Recorder:
         """Return the recorded frames.
 
         Raises:
-            ProgramError: recording was stopped, did not reach the entry's return, or cannot be believed.
+            ProgramError: the record is not complete, or cannot be believed.
         """
         if self._error is not None:
             raise self._error
@@ -164,7 +163,6 @@ class Recorder:
             raise self._problem("forged", "changed the count of what is recorded")
 
     def _original(self, code: types.CodeType) -> types.CodeType | None:
-        """Find the program's own code that `code` is a copy of, if any."""
         for one in self._codes.values():
             if code.replace(co_flags=code.co_flags & ~_AWAITABLE, co_name=one.co_name) == one:
                 self._copies[id(code)] = code
@@ -178,7 +176,7 @@ class Recorder:
     def _trace_functions(
         self, entry: types.CodeType | None, most_frames: int, deepest: int
     ) -> tuple[_Function, Callable[[str, str], NoReturn], tuple[types.FunctionType, ...]]:
-        """Make the trace function, the one that ends the program, and a list of all."""
+        """Make the trace function, the one that ends the program, and list all."""
         # Closures, since they run at every line: a local is found faster than an attribute, and no program can replace it.
         identity, length, settrace, gettrace, later = id, len, self._settrace, self._gettrace, RUNS_LATER
         describe, items, original, instead = self._describe, _class_items, self._original, self.unreadable.instead
@@ -291,7 +289,6 @@ class Recorder:
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:
-    """List the names and values that a class body has set."""
     pairs = dict.items(known) if isinstance(known, dict) else [(name, known[name]) for name in known]
     return [(name, value) for name, value in list(pairs) if type(name) is str and can_be_name(name)]
 

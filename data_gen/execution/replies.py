@@ -130,6 +130,5 @@ def _frames(replied: list[_Reply], program: Program) -> list[Frame]:
 
 
 def _first_lines(program: Program) -> set[int]:
-    """Find the lines that an entry's CALL may show."""
     lines = enumerate(program.source_lines(), start=1)
     return {number for number, line in lines if MARKER in line or line.lstrip().startswith("@")}

@@ -144,8 +144,7 @@ class Sandbox:
         """Trace a program; `depth` as of `tracer.trace`.
 
         Raises:
-            ProgramError: as `tracer.trace`; `time`, `memory`, `killed`: a limit ended the process; `process`, `thread`,
-                `network`, `files`, `native`: the program tried what it may not; `forged`: the reply is no trace of it.
+            ProgramError: the program has no trace; `kind` says why.
             ConfigError: the server does not start.
         """
         return read(self.reply(program, depth), program)
@@ -161,7 +160,6 @@ class Sandbox:
         return problem_writer()("killed", f"{program.name}: ended the sandbox's server") if reply is None else reply
 
     def _exchange(self, request: dict[str, Any]) -> bytes | None:
-        """Return the server's reply; None if the server ended."""
         self._start()
         assert self._server is not None
         assert self._server.stdin is not None
@@ -227,6 +225,5 @@ def _watch(box: weakref.ref[Sandbox], server: subprocess.Popen[bytes]) -> None:
 
 @lru_cache(maxsize=8)
 def announce(isolation: str) -> None:
-    """Log the isolation once per command."""
     if multiprocessing.parent_process() is None:
         log.warning("programs run under isolation %s", isolation)

@@ -141,12 +141,11 @@ def for_process(code: bytes, process: int) -> bytes:
 
 
 def native_filter(metadata: bool, truncate: bool) -> bytes | None:
-    """Compile the filter for this machine."""
     return compile_filter(platform.machine(), metadata, truncate)
 
 
 def numbers(table: str, column: int) -> dict[str, int]:
-    """Map the system calls of a table to their numbers on one architecture."""
+    """Map the system calls of a table to their numbers."""
     rows = (row.split(":") for row in table.split())
     return {name: int(columns[column]) for name, *columns in rows if columns[column] != "-"}
 
@@ -172,7 +171,6 @@ def _checked(checks: tuple[_Check, ...]) -> list[Instruction]:
 
 
 def _search(steps: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Compile a binary search for a number's step."""
     if len(steps) == 1:
         return steps[0][1]
     middle = len(steps) // 2

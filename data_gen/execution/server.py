@@ -35,7 +35,7 @@ _WATCH_SECONDS = 0.2
 def serve(base: str, isolation: str, *libraries: str) -> None:
     """Say hello, then answer requests until standard input ends.
 
-    `base`: where each program gets a new folder; it is emptied. `libraries`: what programs may read.
+    `base`: folder that is emptied for each program. `libraries`: what programs may read.
     """
     # Programs must not reach the pipes by their usual numbers.
     replies = os.fdopen(os.dup(1), "wb")
@@ -136,7 +136,7 @@ def _problem(kind: str, name: str, message: str) -> bytes:
 
 
 def _end(child: int) -> None:
-    """Kill a program's process group and orphans, which became this process's children."""
+    """Kill a program's process group and orphans."""
     _kill(os.killpg, child)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
@@ -222,7 +222,7 @@ def _child(
 def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
     """Make a function that sends a program's reply and ends its process.
 
-    The token tells the tracer's reply from what a program wrote to the pipe.
+    The token tells the reply from what a program wrote to the pipe.
     """
     # Bound before the program runs, which may replace what it finds in a module.
     pack, length, write, leave = struct.pack, len, os.write, os._exit
@@ -239,7 +239,7 @@ def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
 def _collect(
     reader: int, seconds: float, most: int, folder: str, parent: select.poll
 ) -> tuple[bytes | None, Literal["", "time", "files"]]:
-    """Read the child's message; None, and why, if it must be killed.
+    """Read the child's message; without a whole one, return None and why to kill it.
 
     `most`: the child's memory in bytes.
     """

@@ -1,7 +1,7 @@
 """Text of NumPy's arrays and pandas' tables: shape, types, first values.
 
-Arrays are recognised by a type that no program can make, and read by C functions alone. Tables are recognised by pandas'
-classes, imported before the program runs, and read by pandas' own code.
+Arrays are recognised by a type that no program can make, and read by C functions alone; tables by pandas' classes, imported
+before the program runs, and read by pandas' own code.
 """
 
 from __future__ import annotations

@@ -51,16 +51,14 @@ def trace(
 ) -> Trace:
     """Run a program's marked function in this process, and record its first run.
 
-    `depth`: the deepest recorded call level, the entry point's being 0. `random` is seeded with 0. An exception that leaves
-    the function is not raised here: it ends the trace with EXCEPTION and RETURN frames.
-
+    `depth`: the deepest recorded call level, the entry's being 0. `random` is seeded with 0. An exception that leaves the
+    function ends the trace with EXCEPTION and RETURN frames.
     `untrusted`: the process is the program's own; an audit hook stays until it ends.
     `again`: a second run, with other addresses; a program that reads the clock then has no trace.
     `plain`: trace nothing; the frames are the entry's call and return.
 
     Raises:
-        ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
-            shown, exceeds a limit, meddles with the tracer, or runs out of memory.
+        ProgramError: the program has no trace; `kind` says why.
     """
     limits = limits or TraceLimits()
     in_the_way = _objects() if again else []
@@ -149,7 +147,7 @@ def _seeded(program: Program) -> Iterator[None]:
 def _objects() -> list[object]:
     """Make objects that take the first addresses, so that later ones get others.
 
-    They have all small sizes and the kinds that Python reuses. Then every other address is free, in mixed order.
+    They have all small sizes and the kinds that Python reuses. Then every other address is free.
     """
     kept: list[object] = []
     for size in range(0, 256, 16):
@@ -172,7 +170,7 @@ def _compiled(program: Program) -> types.CodeType:
 
 
 def _entry_code(program: Program, code: types.CodeType, entry: EntryPoint) -> types.CodeType | None:
-    """Find the marked function's code; None if the compiler left it out, as after a `raise`."""
+    """Find the marked function's code; None if the compiler left it out."""
     for constant in code.co_consts:
         if not isinstance(constant, types.CodeType) or constant.co_name != entry.name:
             continue

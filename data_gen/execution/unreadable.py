@@ -47,7 +47,7 @@ class Unreadable:
         return describe_object(value)
 
     def why(self, error: BaseException, source: str) -> tuple[str, str]:
-        """Return the outcome and message of an error that ends the program at a line."""
+        """Return the outcome and message of an error that ends the program."""
         kind = _exact_type(error)
         if _is_subclass(kind, RecursionError):
             return "recursion", f"recursed too deeply to be traced, at `{source}`"

@@ -44,8 +44,8 @@ _ROOT = (
 class Walls:
     """Walls that work here, for programs in sub-folders of `base`.
 
-    `namespaces`: the file system is the sandbox's own. `libraries`: folders that programs may read. `most`: the latest
-    version of Landlock to use.
+    `namespaces`: the file system is the sandbox's own. `libraries`: what programs may read. `most`: Landlock's latest
+    version to use.
 
     Raises:
         OSError: a program cannot run behind the walls, or there is neither Landlock nor a namespace.
@@ -83,12 +83,10 @@ class Walls:
 
     @property
     def holds(self) -> list[str]:
-        """List the walls that hold."""
         landlock = [f"Landlock ABI {self.abi}"] if self.abi else []
         return [*landlock, "seccomp" if self.filter else "no seccomp on this architecture", self.identity.name]
 
     def give(self, folder: str) -> None:
-        """Make a new folder the program's own."""
         if self.identity.user is not None:
             os.chown(folder, self.identity.user, self.identity.user)
 
@@ -113,7 +111,6 @@ class Walls:
             kernel.install_filter(for_process(self.filter, os.getpid()))
 
     def _problem(self, base: str) -> str:
-        """Try the walls in a child; return what fails, or an empty string."""
         folder = os.path.join(base, "tried")
         os.mkdir(folder)
         reader, writer = os.pipe()

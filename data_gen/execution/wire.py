@@ -12,7 +12,6 @@ from remedy.data_gen.execution.program import Event, Frame, Trace
 
 
 def send(pipe: IO[bytes], data: bytes) -> None:
-    """Write one length-prefixed message."""
     pipe.write(struct.pack("<Q", len(data)) + data)
     pipe.flush()
 
@@ -28,7 +27,6 @@ def receive(pipe: IO[bytes]) -> Any:
 
 
 def receive_bytes(pipe: IO[bytes]) -> bytes | None:
-    """Read one message as bytes; None at the end."""
     header = pipe.read(8)
     if len(header) < 8:
         return None

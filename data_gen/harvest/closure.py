@@ -1,6 +1,6 @@
 """Self-contained programs: the statements of a package that one function needs.
 
-The standard library is imported; the package's own statements are copied, from its other modules too.
+The standard library is imported; the package's own statements are copied.
 """
 
 from __future__ import annotations
@@ -87,7 +87,6 @@ class _Closure:
         return "\n".join([*head, *sorted(self._imports), *parts]).strip("\n") + "\n"
 
     def _order(self) -> list[str]:
-        """Order the modules, each after those it copies from, if possible."""
         for name in [name for name in self._after if not self._taken[name] and not self._aliases[name]]:
             further = self._after.pop(name)  # it hands on what others have
             for after in self._after.values():
@@ -153,7 +152,6 @@ class _Closure:
         self._need(source, name)
 
     def _submodule(self, module: Module, name: str) -> Module | None:
-        """Return the module of the package that a name stands for, or None."""
         numbers = module.bound.get(name, [])
         statement = module.statements[numbers[0]] if len(numbers) == 1 else None
         if not isinstance(statement, ast.Import | ast.ImportFrom):

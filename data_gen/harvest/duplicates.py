@@ -19,7 +19,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Found(NamedTuple):
-    """Label of a duplicate's original, and their similarity, 1 for equal trees."""
+    """Label of a duplicate's original, and their similarity; 1: equal trees."""
 
     of: str
     alike: float

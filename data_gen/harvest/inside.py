@@ -40,7 +40,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 class TooLong(BaseException):
     """End of a call or test that runs too long.
 
-    No Exception, so that most code does not catch it.
+    A BaseException, so that most code does not catch it.
     """
 
 
@@ -253,8 +253,7 @@ def _run_examples(modules: list[str], files: list[str], recorder: Recorder) -> N
 def evaluate(module: str, calls: dict[str, list[str]]) -> Any:
     """Return each call's outcome: a word, the result's text, and whether it lists items.
 
-    The words: `ok`, `raises`, `literal` (the result is none), `long`, `unstable` (another result the second time),
-    `import`.
+    `literal`: the result is none; `unstable`: another result the second time.
     """
     namespace = _namespace(module)
     if namespace is None:
@@ -289,7 +288,7 @@ def _result(function: Any, text: str) -> tuple[str, str, bool]:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Raise `TooLong` after MOST_LINES events, which are the same in every run."""
+    """Raise `TooLong` after MOST_LINES events, which every run counts alike."""
     count = itertools.count()
 
     def step(frame: types.FrameType, event: str, arg: Any) -> Any:
@@ -313,7 +312,7 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 def _soften() -> None:
-    """Raise before the sandbox would kill the process, which would end all tests."""
+    """Raise before the sandbox would kill the process and end all tests."""
     import _thread
     import socket
     import subprocess
@@ -326,7 +325,7 @@ def _soften() -> None:
 
 
 def run(job: dict[str, Any]) -> str:
-    """Do a job, and return its result as JSON."""
+    """Do a job; return its result as JSON."""
     import json
 
     _soften()

@@ -70,7 +70,6 @@ class Jobs:
             yield from pool.map(self._recorded, jobs)
 
     def _recorded(self, job: dict[str, Any]) -> list[dict[str, Calls] | ProgramError]:
-        """Run a job; if one of several files ends it, run each alone."""
         outcome = self._found(job, _RECORDED)
         if not isinstance(outcome, ProgramError) or len(job["modules"] + job["files"]) < 2:
             return [outcome]
@@ -115,7 +114,6 @@ class Jobs:
 
 
 def groups(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    """Cut items into groups of at most `most`."""
     return [items[start : start + most] for start in range(0, len(items), most)]
 
 
@@ -130,7 +128,6 @@ def _inside() -> str:
 
 
 def are_literals(arguments: str) -> bool:
-    """Say if all arguments of a call are literals."""
     try:
         values(arguments)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

@@ -58,7 +58,7 @@ class Module:
     def text(self, statement: ast.stmt, decorated: bool = True, attributes: Sequence[ast.Attribute] = ()) -> str:
         """Return a statement's text without docstrings, which may state results.
 
-        `attributes`: those of which only the last part stays.
+        `attributes`: keep only their last part.
         """
         begin = first_line(statement) if decorated else statement.lineno
         end = statement.end_lineno or begin
@@ -137,7 +137,6 @@ def bound(statement: ast.stmt) -> set[str]:
 
 
 def imports(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the imports anywhere below nodes."""
     for node in nodes:
         yield from (inner for inner in ast.walk(node) if isinstance(inner, ast.Import | ast.ImportFrom))
 

@@ -11,7 +11,7 @@ from remedy.data_gen.harvest.jobs import are_literals
 
 
 def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
-    """Make up to `count` new argument texts, each with one value of a seen one changed."""
+    """Make up to `count` new argument texts, each with one value changed."""
     draw = random.Random(seed)
     pool = [value for given, named in map(values, seen) for value in [*given, *named.values()]]
     texts: dict[str, None] = {}
@@ -28,7 +28,6 @@ def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
 
 
 def _changed(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
-    """Return another value of the same type."""
     same = [other for other in pool if type(other) is type(value)]
     if len(same) > 2 and draw.random() < 0.3:
         return draw.choice(same)

@@ -73,8 +73,6 @@ class _Call:
 
 @dataclass
 class _Function:
-    """Self-contained function, its seen arguments, and the calls to keep."""
-
     module: Module
     node: ast.FunctionDef
     code: str
@@ -145,7 +143,7 @@ def _candidates(package: Package, calls: Mapping[str, Calls], jobs: Jobs, found:
 
 
 def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, found: Yield) -> None:
-    """Choose the calls of each function: seen before mutated, different results first."""
+    """Choose the calls of each function: seen ones, then different results, first."""
     tried = {function.name: _tried(function, options) for function in functions}
     by_module: dict[str, list[_Function]] = {}
     for function in functions:
@@ -164,7 +162,6 @@ def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, found:
 
 
 def _tried(function: _Function, options: Options) -> dict[str, bool]:
-    """Map arguments to try to whether they are made up."""
     most = 4 * options.calls
     seen = function.seen[:: -(-len(function.seen) // most)]  # from all over the tests
     more = 3 * options.calls - len(seen)
@@ -214,7 +211,6 @@ def _code(function: _Function, call: _Call) -> str:
 
 
 def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Known], found: Yield) -> bool:
-    """Say if a function duplicates none; add it to its own package if so."""
     benchmarks, earlier, own = known
     label = f"{package.name}/{function.name}"
     try:

@@ -36,8 +36,7 @@ def harvest_all(
     A summary beside `out` holds the finished packages and the options.
 
     Raises:
-        UserError: a package cannot be found, two have one name, or `out` was made with other options, is gone, or is no
-            harvest's.
+        UserError: a package is missing, two have one name, or `out` is no such harvest's.
     """
     if out.is_dir():
         raise UserError(f"{out}: is a folder: name a file in it")
@@ -123,7 +122,6 @@ def _write(path: Path, summary: dict[str, Any]) -> None:
 
 
 def _known(out: Path, done: dict[str, Any]) -> Known:
-    """Read the programs of finished packages; remove what an interrupted run left."""
     known = Known()
     if not out.exists():
         return known
@@ -151,7 +149,6 @@ def _without_f(code: str) -> str:
 
 
 def _add_benchmark(known: Known, source: str) -> None:
-    """Add the functions of a benchmark by name, or of a file of programs."""
     if source in BENCHMARKS:
         codes = [(case.id, case.group) for case in read_cases(source, None)]
     else:

@@ -40,8 +40,8 @@ print(json.dumps([sys.path, "%d.%d.%d" % sys.version_info[:3], sysconfig.get_pat
 class Package(NamedTuple):
     """Package on disk.
 
-    `root`: the folder that it is imported from. `modules`: names and files. `tests`: tests and texts with examples.
-    `libraries`: folders its code may read. `alone`: files of its top modules, where `root` is not readable.
+    `root`: the folder it is imported from. `modules`: names and files. `tests`: tests and texts with examples. `libraries`:
+    folders its code may read. `alone`: files of its top modules, if `root` is not readable.
     """
 
     name: str
@@ -55,11 +55,9 @@ class Package(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Return the folder of its tests."""
         return self.libraries[-1] if self.libraries else str(self.root / "test")
 
     def line_of(self, path: Path) -> str:
-        """Return a file's path from `root`."""
         return path.relative_to(self.root).as_posix()
 
 
@@ -131,7 +129,6 @@ def _installed(word: str, python: Interpreter) -> Package:
 
 
 def _installed_in(folder: Path) -> list[Path]:
-    """Return the folder if packages are installed in it, as they may import each other."""
     return [folder] if folder.name in _SITES or any(folder.glob("*.dist-info")) else []
 
 
@@ -152,7 +149,6 @@ class _Distribution(PathDistribution):
 
 
 def _distributions(folder: Path) -> Iterator[_Distribution]:
-    """Yield the named distributions that a folder is or holds."""
     return (
         distribution
         for distribution in map(_Distribution, [folder, *sorted(folder.glob("*.*-info"))])
@@ -161,7 +157,6 @@ def _distributions(folder: Path) -> Iterator[_Distribution]:
 
 
 def _tops(distribution: _Distribution) -> list[str]:
-    """List a distribution's top packages and modules, none outside its folder."""
     with contextlib.suppress(csv.Error, ValueError, TypeError):
         return sorted({file.parts[0] for file in distribution.files or () if file.suffix == ".py"} - {"..", "/"})
     return []
@@ -185,7 +180,6 @@ def _folder(folder: Path) -> Package:
 def _found(
     name: str, about: PackageMetadata | None, root: Path, places: Sequence[Path], seen: Sequence[Path] = ()
 ) -> Package:
-    """Make a package that may read `seen`, by default itself alone."""
     tests = [file for place in seen[1:] or places for file in _tests(place)]
     version, licence = (str(about["Version"] or UNKNOWN), _licence(about)) if about else (UNKNOWN, UNKNOWN)
     tops = [] if seen else sorted({root / place.relative_to(root).parts[0] for place in places if place.exists()})

@@ -95,7 +95,6 @@ def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>", ent
 
 
 def _functions(tree: ast.Module, entry: str) -> list[ast.FunctionDef]:
-    """List all functions, outer first, without `entry` and the loops of `characters`."""
     left_alone = {entry, *dict(LOOPS.values())}
     kept = [s for s in tree.body if not (isinstance(s, ast.FunctionDef) and s.name in left_alone)]
     return [node for statement in kept for node in ast.walk(statement) if isinstance(node, ast.FunctionDef)]

@@ -14,7 +14,7 @@ _OWN_SCOPE = (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictC
 
 
 class _Comprehensions(Hoister):
-    """Rewrite of `[g(x) for x in xs]` as `items1 = []` and a loop that appends."""
+    """Rewrite of `[g(x) for x in xs]` as a loop that appends to `items1`."""
 
     used: Counter[str]
 
@@ -39,7 +39,6 @@ class _Comprehensions(Hoister):
         return False
 
     def _movable(self, part: _Comprehension) -> bool:
-        """Say if no scope inside shares the comprehension's variables."""
         bound = _targets(part)
         for node in ast.walk(part):
             if isinstance(node, ast.NamedExpr | ast.Await):

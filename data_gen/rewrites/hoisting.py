@@ -1,9 +1,7 @@
 """Parts of expressions moved into statements before them.
 
-What is evaluated, and in which order, stays the same. A subclass says with `wanted` which parts move. A part that is
-evaluated before one that moves, and whose value that could change, moves too. Parts that are evaluated on a condition,
-later or repeatedly stay: the right side of `and`, branches of conditional expressions, lambdas, a comprehension's items,
-`while` tests.
+What is evaluated, and in which order, stays the same: a part that is evaluated before one that moves, and could change,
+moves too. Parts that are evaluated on a condition, later or repeatedly stay.
 
 Two assumptions: looking a method up has no effect, and variables that are read have values.
 """
@@ -43,7 +41,7 @@ class Hoister(ABC):
         return ast.Name(name, ast.Load())
 
     def rewrite(self, functions: Sequence[ast.FunctionDef]) -> bool:
-        """Rewrite functions in place; return whether anything changed."""
+        """Rewrite functions; say if anything changed."""
         for function in functions:
             self.visit_function(function)
         return self.changed

@@ -1,4 +1,4 @@
-"""Tasks: sets of programs, and what is known about each.
+"""Tasks: sets of programs.
 
 To add one, register a subclass of `Task` in a file here with `@TASKS.register(...)`, and import it below.
 """

@@ -51,7 +51,6 @@ def arguments_of(source: str, call: ast.Call) -> str:
 
 
 def _result(test: str, expected: ast.expr) -> str:
-    """Return the expected value as written, with constant arithmetic computed."""
     written = ast.get_source_segment(test, expected)
     assert written is not None
     try:
@@ -64,7 +63,6 @@ def _result(test: str, expected: ast.expr) -> str:
 
 
 def _one_line(text: str, node: ast.expr) -> str:
-    """Return an expression on one line, as written if possible."""
     line = _LINE_BREAK.sub(" ", text)
     try:
         same = line == text or ast.dump(ast.parse(line, mode="eval").body) == ast.dump(node)

@@ -229,8 +229,6 @@ class Composition(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """Composition with temporaries (`steps`) and nested."""
-
     steps: tuple[str, ...]
     nested: str
     identity: str
@@ -239,7 +237,7 @@ class _Line(NamedTuple):
 def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: int = 0) -> Composition:
     """Draw one program; the draws do not depend on `flatten`.
 
-    `split`: that of the inputs under `split_by: inputs`. `index`: says which functions come next in parallel lines.
+    `split`: that of the inputs under `split_by: inputs`. `index`: the turn of functions in parallel lines.
     """
     family = FAMILIES[config.family]
     inputs = _Inputs(config, draws, split)
@@ -299,8 +297,6 @@ def _call(name: str, arguments: Sequence[str]) -> str:
 
 
 class _Inputs:
-    """Inputs of one program; they differ if it has several lines."""
-
     def __init__(self, config: CompositionTask, draws: rng.Draws, split: str) -> None:
         self.config, self.draws = config, draws
         self.split = split if config.split_by == "inputs" else ALL

@@ -101,11 +101,9 @@ class PermutationTask(Task):
         return self
 
     def length_range(self) -> tuple[int, int]:
-        """Return the shortest and the longest program."""
         return low_high(self.length)
 
     def repertoire_range(self) -> tuple[int, int] | None:
-        """Return the fewest and the most different commands of a program."""
         return None if self.repertoire is None else low_high(self.repertoire)
 
     def describe(self) -> str:

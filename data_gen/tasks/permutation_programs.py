@@ -116,9 +116,9 @@ def draw_batch(
 ) -> PermutationBatch:
     """Draw one program for each key.
 
-    Commands are independent and uniform over the repertoire, if given. With `successors`, each is uniform over those that
-    may follow the one before: nothing is drawn again, and every state meets every command. `with_pair`: a pair, uniform
-    over pairs and places, replaces two commands; a repertoire then has both.
+    Commands are independent and uniform over the repertoire. With `successors`, each is uniform over those that may follow
+    the one before, so that every state meets every command. `with_pair`: a pair, uniform over pairs and places, replaces
+    two commands; a repertoire then has both.
     """
     drawn = _between(lengths, keys, _LENGTH)
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))

@@ -51,12 +51,11 @@ class Benchmark(NamedTuple):
 def read_cases(benchmark: str | None, path: str | None, arguments: str | None = None) -> tuple[Case, ...]:
     """Read all programs of a benchmark or path, in order.
 
-    `arguments`: of `f` in a `.py` file without entry point. Files of a folder that are not UTF-8 are left out with a
-    warning.
+    `arguments`: of `f` in a `.py` file without entry point.
 
     Raises:
-        ConfigError: the source cannot be read, holds no program, gives a split or licence to some only, repeats an id, or
-            has a malformed line.
+        ConfigError: the source cannot be read, holds no program, has a malformed line, repeats an id, or gives a split or
+            licence to some only.
     """
     if benchmark is not None:
         read = BENCHMARKS[benchmark].cases
@@ -87,7 +86,6 @@ def read_cases(benchmark: str | None, path: str | None, arguments: str | None = 
 
 
 def _file(file: Path, arguments: str | None) -> Case:
-    """Read a file with an entry point or, with `arguments`, the function `f`."""
     code, name = _read(file), _escaped(str(file))
     program = Program(code, name)
     if arguments is None and (MARKER in code or FUNCTION not in _bound(program)):
@@ -232,7 +230,7 @@ def _from_hub(benchmark: str) -> Sequence[tuple[str, dict[str, Any]]]:
 
 
 def lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
-    """Read the objects of a JSONL file with their places, which are default ids.
+    """Read the objects of a JSONL file with their places, their default ids.
 
     Raises:
         ConfigError: the file cannot be read, or a line is no object.

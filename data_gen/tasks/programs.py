@@ -258,7 +258,6 @@ def _by_hash(content: int, shares: Mapping[str, float]) -> str:
 
 
 def _dealt(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
-    """Deal units out by hash, at least one to each split with a share."""
     order = sorted(set(units), key=text_hash)
     names, share, dealt = list(task.shares.parts), 0.0, dict[str, str]()
     if len(order) < len(names):

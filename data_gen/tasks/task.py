@@ -97,8 +97,7 @@ class Task(Settings, ABC):
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
         """Draw the programs at the indices, each a function of its arguments alone.
 
-        The task keeps splits disjoint: it draws again until a hash of the content gives `split`. `session`: draw sessions
-        of commands, where the task has them.
+        The task draws again until a hash of the content gives `split`. `session`: draw sessions, where the task has them.
 
         Raises:
             ConfigError: the task has no program of the split, or none at an index.
@@ -148,7 +147,7 @@ class Task(Settings, ABC):
         return ""
 
     def require(self, split: str, count: int, reader: str) -> None:
-        """Refuse a split with fewer than the `count` programs that `reader` needs.
+        """Refuse a split with fewer than `count` programs, which `reader` needs.
 
         Raises:
             ConfigError: there are fewer.
@@ -171,7 +170,7 @@ class Task(Settings, ABC):
     ) -> TokenArrays | None:
         """Return examples in symbolic format as arrays, or None.
 
-        Ids count special tokens, then `symbols`.
+        Ids index special tokens, then `symbols`.
         """
         return None
 
@@ -206,10 +205,7 @@ class Task(Settings, ABC):
         return {}
 
     def held_out(self) -> Mapping[tuple[str, Any], str]:
-        """Return what training never has: (setting, value) to a reason.
-
-        The reason says why it is idle; empty if it is not.
-        """
+        """Return held-out (setting, value) pairs, each with why it is idle, or ""."""
         return {}
 
     def rewritten(self, kinds: Iterable[str]) -> Task:

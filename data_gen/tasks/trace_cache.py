@@ -55,7 +55,7 @@ def cache_folder() -> Path | None:
 
 
 class _Cache:
-    """Outcomes of one tracer in one file; errors of the file are logged."""
+    """Outcomes of one tracer in one file."""
 
     def __init__(self, folder: Path, tracer: TracerConfig) -> None:
         identity = [tracer.model_dump(mode="json"), *environment(tracer), _tracers_code()]
@@ -63,14 +63,12 @@ class _Cache:
         self._path = folder / f"traces-{name}.sqlite"
 
     def read(self, programs: Sequence[Program]) -> list[Outcome | None]:
-        """Return each program's cached outcome, or None."""
         keys = [_key(program) for program in programs]
         query = f"SELECT key, outcome FROM outcomes WHERE key IN ({', '.join('?' * len(keys))})"
         stored = self._ask(lambda file: dict(file.execute(query, keys).fetchall())) or {}
         return [_outcome(stored.get(key), program) for key, program in zip(keys, programs)]
 
     def write(self, programs: Sequence[Program], outcomes: Sequence[Outcome]) -> None:
-        """Store the outcomes that are the programs' own."""
         rows = [(_key(program), text) for program, outcome in zip(programs, outcomes) if (text := _text(outcome))]
         if rows:
             self._ask(lambda file: file.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows))

@@ -55,7 +55,7 @@ def allows_partial_trace(config: RevealConfig) -> bool:
 
 
 def describe(config: RevealConfig) -> str:
-    """Describe a reveal briefly, for records and reports."""
+    """Describe a reveal briefly."""
     depth = "" if config.call_depth is None else f", call depth {config.call_depth}"
     marks = "" if config.at is None else f", at {config.at}"
     return f"{config.locals}, spacing {config.spacing:g}{marks}{depth}"

@@ -68,7 +68,6 @@ class Cwm(Format):
         return Rendered(spans, written)
 
     def program(self, program: Program) -> str:
-        """Return the program as the prompt shows it."""
         if not self.numbers_lines:
             return program.code
         code = program.code if program.code.endswith("\n") else program.code + "\n"
@@ -117,7 +116,6 @@ def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False
 
 
 def state_spans(state: Mapping[str, Value], encoding: str, number: int) -> list[Span]:
-    """Write a STATE."""
     spans = []
     text = "{"
     for name, shown in state.items():
@@ -206,7 +204,6 @@ def _answer(written: list[Piece]) -> ReadFrame:
 
 
 def _parts(written: Sequence[Piece]) -> tuple[str | None, str | None, str | None]:
-    """Return the texts of state, source line and value."""
     texts: list[str | None] = [None]
     separators = iter((Special.ACTION_SEP, Special.ARG_SEP))
     for piece in written:

@@ -1,4 +1,4 @@
-"""Kinds of states, lines and values that simple rules predict or not."""
+"""Kinds of states, lines and values, by rules that predict them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,6 @@ def _ends_in_mark(comment: str) -> bool:
 
 
 def _line_ends(code: str) -> set[int]:
-    """Return the lines that can end in a comment."""
     return {token.start[0] for token in _tokens(code) if token.type in (tokenize.NEWLINE, tokenize.NL)}
 
 

@@ -96,7 +96,7 @@ class Reader(ABC):
 
     @abstractmethod
     def _unfinished(self) -> str:
-        """Name what is missing if nothing follows; else return an empty string."""
+        """Name what is missing if nothing follows; "" if nothing is."""
 
 
 def json_string(text: str, what: str) -> str:
@@ -119,7 +119,7 @@ def restore(
 ) -> list[ReadFrame | None]:
     """Replace every `..` of a diff by its value, if it has one.
 
-    `past`: what the model saw before each frame, if it differs. Unreadable frames are None.
+    `past`: what the model saw, if it differs. Unreadable frames are None.
     """
     memory = LastShown()
     restored = []
@@ -140,7 +140,7 @@ class LastShown:
         self._state: Mapping[str, str] = {}
 
     def in_full(self, frame: ReadFrame) -> ReadFrame:
-        """Replace every `..` of a frame by its value, if it has one."""
+        """Replace every `..` of a frame by its value."""
         if frame.locals is None:
             return frame
         # A CALL shows its new variables in full, so a `..` there refers to nothing.
@@ -149,7 +149,6 @@ class LastShown:
         return ReadFrame(frame.event, frame.source, shown, frame.value)
 
     def take(self, full: ReadFrame) -> None:
-        """Remember a frame in full."""
         if full.event is Event.RETURN:
             self._state = {}
         elif full.locals is not None:

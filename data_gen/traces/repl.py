@@ -2,7 +2,7 @@
 
 A frame is the queries of its state, its command, and its value's line. The newline that ends a command or an answer is
 STRUCTURE, which tells a decoder that it is complete. Values are escaped as in JSON, to stay on one line. A program's own
-line is read as a query if it looks like one, is unindented, and the next line starts with the variable's name and a space.
+line is read as a query if it looks like one and the next line answers it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ _LITERAL_TEXT = re.compile(r'[^"\\\x00-\x1f]*')
 
 
 class Repl(Format):
-    """Commands of a session, or executed lines as if typed."""
-
     session = True
     hides_program = True
 
@@ -61,8 +59,6 @@ class Repl(Format):
 
 
 class ReplReader(Reader):
-    """Line-by-line reader of a session."""
-
     def __init__(self) -> None:
         super().__init__()
         self._line: list[str] = []
@@ -104,7 +100,6 @@ class ReplReader(Reader):
         return "a line without its end" if self._line else ""
 
     def _read(self, line: str) -> None:
-        """Read a finished line; set its pieces' roles."""
         # The role of a line is known at its end only: its pieces' roles are set then.
         question, query = _QUERY.fullmatch(self._asked or ""), _QUERY.fullmatch(line)
         answered = question[1] if question and line.startswith(f"{question[1]} ") else None

@@ -1,4 +1,4 @@
-"""Choice of the frames that are written, and of what their STATE shows."""
+"""Reveals: which frames are written, and what their STATE shows."""
 
 from __future__ import annotations
 
@@ -100,8 +100,7 @@ def reveal(
     """List what each frame's STATE shows, or None.
 
     `marked`: lines whose frames keep their state. The last frame with locals shows all, unless `locals` is a diff and a
-    returned value follows. In a diff a CALL shows every value, a LINE writes `..` for values as last shown, and a RETURN
-    clears what was shown.
+    returned value follows. In a diff a CALL shows every value, a LINE `..` for values as last shown; a RETURN clears these.
     """
     # A traced program ends with a RETURN, which has no locals.
     session = bool(frames) and frames[-1].locals is not None

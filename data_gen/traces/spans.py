@@ -27,11 +27,9 @@ class Spans(list[Span]):
         self.append(special_span(role, token, frame))
 
     def source(self, role: Role, text: str, frame: int) -> None:
-        """Add source text, cut at its string literals."""
         self.extend(source_spans(role, text, frame))
 
     def value(self, role: Role, value: Value, encoding: str, frame: int) -> None:
-        """Add an encoded value, cut at its strings."""
         for piece in pieces(value, encoding):
             self.text(role, piece.text, frame, piece.string)
 

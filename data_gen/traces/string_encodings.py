@@ -1,6 +1,6 @@
 """String encodings: reversible ways to write strings, to align characters with tokens.
 
-A trace has the repr of an encoding's result. Model output is compared with the encoded truth, never decoded.
+Model output is compared with the encoded truth, never decoded.
 """
 
 from __future__ import annotations

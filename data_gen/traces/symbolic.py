@@ -14,8 +14,6 @@ from remedy.data_gen.traces.string_encodings import pieces
 
 
 class Symbolic(Format):
-    """Commands of a session, or executed lines, as symbols."""
-
     one_token = True
     session = True
     hides_program = True

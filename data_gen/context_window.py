@@ -18,7 +18,10 @@ from remedy.settings import Settings
 
 
 class Memory(Settings):
-    """Frames in sight of the next one; `4` is short for `{frames: 4}`."""
+    """Frames that a model still sees before the next one.
+
+    `4` is short for `{frames: 4}`.
+    """
 
     frames: int = Field(ge=1, le=1_000_000)
     """Number of last frames."""

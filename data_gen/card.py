@@ -31,7 +31,7 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
         DamagedFile: a shard is missing or damaged.
     """
     counts: dict[str, Counter[str]] = {}
-    columns: dict[str, Counter[str]] = {}
+    slice_counts: dict[str, Counter[str]] = {}
     lengths: list[int] = []
     data_set = digest_of(read_manifest(directory))
     for shard in plan(config):
@@ -42,9 +42,9 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
         split.update({Role(r["values"]).label: r["counts"] for r in pc.value_counts(roles).to_pylist()})
         lengths += pc.list_value_length(table["input_ids"]).to_pylist()
         for name in ("outcome", *(name for name in table.column_names if name not in _OWN)):
-            columns.setdefault(name, Counter()).update(map(str, table[name].to_pylist()))
+            slice_counts.setdefault(name, Counter()).update(map(str, table[name].to_pylist()))
     path = directory / CARD
-    text = _text(data, tokenizer, counts, columns, lengths)
+    text = _text(data, tokenizer, counts, slice_counts, lengths)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
     return path
 

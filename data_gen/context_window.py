@@ -73,19 +73,19 @@ class _OpenCalls:
 
     def take(self, number: int, event: Event | None) -> list[int]:
         """Add a frame; return the numbers of those that no open call needs."""
-        over: list[int] = []
+        unneeded: list[int] = []
         if event is Event.CALL:
             self._stack.append([])
         elif event is Event.LINE:
-            over, self._stack[-1] = self._stack[-1][1:], self._stack[-1][:1]
+            unneeded, self._stack[-1] = self._stack[-1][1:], self._stack[-1][:1]
         elif event is Event.RETURN and len(self._stack) > 1:
-            over = self._stack.pop()
+            unneeded = self._stack.pop()
         elif event is not Event.EXCEPTION:
             return []
         self._stack[-1].append(number)
         self.frames.add(number)
-        self.frames.difference_update(over)
-        return over
+        self.frames.difference_update(unneeded)
+        return unneeded
 
 
 class InSight:
@@ -102,9 +102,9 @@ class InSight:
         return list(self._numbers)
 
     def copy(self) -> InSight:
-        other = InSight(self._memory)
-        other._closed, other._numbers, other._calls = self._closed, dict(self._numbers), self._calls.copy()
-        return other
+        copied = InSight(self._memory)
+        copied._closed, copied._numbers, copied._calls = self._closed, dict(self._numbers), self._calls.copy()
+        return copied
 
     def close(self, event: Event | None = None) -> list[int]:
         """Close the next frame; return the numbers of forgotten ones.
@@ -112,13 +112,13 @@ class InSight:
         `event`: needed with open calls.
         """
         self._numbers[self._closed] = None
-        over = self._calls.take(self._closed, event)
+        unneeded = self._calls.take(self._closed, event)
         self._closed += 1
         oldest = self._closed - self._memory.frames
         needed = self._calls.frames
         forgotten = [
             number
-            for number in {*over, oldest - 1}
+            for number in {*unneeded, oldest - 1}
             if number < oldest and number in self._numbers and number not in needed
         ]
         for number in forgotten:

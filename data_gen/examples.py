@@ -134,17 +134,19 @@ def executions(
     Raises:
         ConfigError: the task has no program of this split, or none at an index; or none has marks, which `reveal.at` needs.
     """
-    task, places = data.task, [int(index) for index in indices]
+    task, positions = data.task, [int(index) for index in indices]
     if data.reveal.at == "marks" and not task.has_marks():
         raise ConfigError(
             f"data.reveal.at marks: no line of {task.name} ends in `{MARK}` (rewrites drop comments): mark some, or give the share of "
             "lines to mark (0.25)"
         )
     with collector_paused():
-        drawn = [_marked(one, data) for one in task.draw(split, places, data.seed, data.writes_sessions)]
+        drawn = [_marked(item, data) for item in task.draw(split, positions, data.seed, data.writes_sessions)]
         outcomes = task.execute(drawn, allows_partial_trace(data.reveal), workers) if run else repeat(NOT_RUN)
-        done = (Execution(i, split, one, _checked(one, outcome)) for i, one, outcome in zip(places, drawn, outcomes))
-        return [_placed(_encoded(execution, data), data) for execution in done]
+        drawn_executions = (
+            Execution(i, split, item, _checked(item, outcome)) for i, item, outcome in zip(positions, drawn, outcomes)
+        )
+        return [_placed(_encoded(execution, data), data) for execution in drawn_executions]
 
 
 @lru_cache(maxsize=24)
@@ -155,11 +157,11 @@ def untraced(task: Task) -> tuple[str, ...]:
         UserError: none has a trace, or no sandbox can be started.
     """
     count = task.count(ALL) or 0
-    tried = executions(DataConfig(task=task), ALL, range(0, count, count // SAMPLE + 1))
-    problems = [f"{execution.kind}: {execution.outcome}" for execution in tried if execution.kind != "ok"]
-    summary = f"{task.name}: {len(problems)} of {len(tried)} programs that were tried have no trace"
+    sample = executions(DataConfig(task=task), ALL, range(0, count, count // SAMPLE + 1))
+    problems = [f"{execution.kind}: {execution.outcome}" for execution in sample if execution.kind != "ok"]
+    summary = f"{task.name}: {len(problems)} of {len(sample)} programs that were tried have no trace"
     lines = (f"{summary}; correct them, or they are left out:", *problems[:LISTED])
-    if tried and len(problems) == len(tried):
+    if sample and len(problems) == len(sample):
         raise UserError("\n".join(lines))
     return lines if problems else ()
 
@@ -196,8 +198,8 @@ def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = 
 def write_context(execution: Execution, data: DataConfig, outcome: str) -> Example:
     """Write the context alone, for a program whose trace is not written."""
     whole = _rendered(execution, data, data.reveal)
-    given = Rendered([span for span in whole.spans if span.role is Role.CONTEXT], [])
-    return _example(execution, data, given, data.reveal, outcome)
+    context_alone = Rendered([span for span in whole.spans if span.role is Role.CONTEXT], [])
+    return _example(execution, data, context_alone, data.reveal, outcome)
 
 
 def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenArrays | None:

@@ -43,7 +43,7 @@ class Source(NamedTuple):
     examples: int | None
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Source numbers and indices of examples; (N,) each."""
 
     sources: npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ class Mixture:
             if source.examples
         }
 
-    def place(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Place:
+    def locate(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Location:
         """Find the source and index of the examples at these positions."""
         block, offset = np.divmod(np.asarray(numbers, dtype=np.int64), len(self.part_of))
         sources = self.part_of[offset]
@@ -82,16 +82,16 @@ class Mixture:
         for number, order in self.orders.items():
             mine = sources == number
             drawn[mine] = order[indices[mine] % len(order)]
-        return Place(sources, drawn)
+        return Location(sources, drawn)
 
 
 def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the part of each position, the one furthest behind, and its earlier turns."""
-    given, share = np.zeros(len(weights), np.int64), np.array(weights)
+    taken, share = np.zeros(len(weights), np.int64), np.array(weights)
     turns, before = [], []
     for position in range(1, sum(weights) + 1):
-        turn = int(np.argmax(share * position - given * sum(weights)))
+        turn = int(np.argmax(share * position - taken * sum(weights)))
         turns.append(turn)
-        before.append(int(given[turn]))
-        given[turn] += 1
+        before.append(int(taken[turn]))
+        taken[turn] += 1
     return np.array(turns), np.array(before)

@@ -146,9 +146,9 @@ def write(
 
 
 class _Progress:
-    def __init__(self, of: int) -> None:
-        self._of, self._done = of, 0
-        self._speed, self._said = Speed(), time.monotonic()
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+        self._speed, self._last_line = Speed(), time.monotonic()
         self._speed.rate(0)
 
     def add(self, made: int) -> None:
@@ -156,12 +156,12 @@ class _Progress:
 
     def look(self, done: int) -> None:
         self._done = done
-        if time.monotonic() - self._said < QUIET:
+        if time.monotonic() - self._last_line < QUIET:
             return
-        self._said = time.monotonic()
-        rate, left = self._speed.rate(done), duration(self._speed.left(done, self._of))
+        self._last_line = time.monotonic()
+        rate, left = self._speed.rate(done), duration(self._speed.left(done, self._total))
         parts = [
-            f"{done:,} of {self._of:,} examples",
+            f"{done:,} of {self._total:,} examples",
             f"{rate:.3g} examples/s" if rate else "",
             f"{left} left" if left else "",
         ]

@@ -39,7 +39,7 @@ class Window(NamedTuple):
         return sum(stop - start for start, stop in self.given) - self.start
 
     @property
-    def places(self) -> list[int]:
+    def positions(self) -> list[int]:
         """List the positions in the example of the window's tokens."""
         return [*chain.from_iterable(range(start, stop) for start, stop in (*self.given, (self.start, self.stop)))]
 
@@ -53,14 +53,14 @@ def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special
     frame_starts = [position for position in range(context + 1, total) if frames[position] != frames[position - 1]]
     frame_pieces = [*zip([context, *frame_starts], [*frame_starts, total])]
     in_sight, events = InSight(memory), FrameEvents(special_ids) if memory.open_calls else None
-    cut: list[Window] = []
+    cut_windows: list[Window] = []
     given: tuple[tuple[int, int], ...] = ()
     begin = 0
     for start, stop in frame_pieces[:-1]:
-        if in_sight.close(events.of(ids[start:stop]) if events else None):
-            cut.append(Window(given, begin, stop))
+        if in_sight.close(events.event_of(ids[start:stop]) if events else None):
+            cut_windows.append(Window(given, begin, stop))
             given, begin = ((0, context), *(frame_pieces[number] for number in in_sight.numbers)), stop
-    return [*cut, Window(given, begin, total)]
+    return [*cut_windows, Window(given, begin, total)]
 
 
 def longest_seen(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> int:
@@ -72,19 +72,19 @@ def windows_of(tokens: Tokens, memory: Memory | None, special_ids: Ids) -> list[
     return windows(tokens.ids.tolist(), tokens.roles.tolist(), tokens.frames.tolist(), memory, special_ids)
 
 
-def seen(tokens: Tokens, window: Window) -> Tokens:
+def window_tokens(tokens: Tokens, window: Window) -> Tokens:
     """Cut the tokens of a window, in which remembered frames are context."""
-    positions_seen = window.places
+    positions_seen = window.positions
     positions = np.arange(len(positions_seen))
-    cut = Tokens(
+    tokens_in_window = Tokens(
         tokens.ids[positions_seen],
         tokens.roles[positions_seen],
         tokens.frames[positions_seen],
         tokens.strings[positions_seen],
         positions,
     )
-    cut.roles[: window.start + window.shift] = Role.CONTEXT
-    return cut
+    tokens_in_window.roles[: window.start + window.shift] = Role.CONTEXT
+    return tokens_in_window
 
 
 def drawn_window(
@@ -93,7 +93,7 @@ def drawn_window(
     """Draw a window by 64 random bits, uniformly among those with `learnt` roles."""
     if memory is None:
         return tokens
-    cut = windows_of(tokens, memory, special_ids)
+    cut_windows = windows_of(tokens, memory, special_ids)
     counts = np.concatenate([[0], np.cumsum(np.isin(tokens.roles, learnt))])
-    learnt_windows = [window for window in cut if counts[window.stop] > counts[window.start]] or cut[:1]
-    return seen(tokens, learnt_windows[rng.below(bits, len(learnt_windows))])
+    learnt_windows = [window for window in cut_windows if counts[window.stop] > counts[window.start]] or cut_windows[:1]
+    return window_tokens(tokens, learnt_windows[rng.below(bits, len(learnt_windows))])

@@ -116,7 +116,7 @@ class TraceDataset(Rows):
         found: dict[int, Tokens] = {}
         for stage in np.unique(stage_of):
             mixture, here = self.mixtures[stage], np.flatnonzero(stage_of == stage)
-            sources, indices = mixture.place(numbers[here])
+            sources, indices = mixture.locate(numbers[here])
             for number in np.unique(sources):
                 mine = sources == number
                 data, chosen = mixture.sources[number].data, indices[mine].tolist()
@@ -130,7 +130,7 @@ class TraceDataset(Rows):
 
     def members(self, row: int) -> list[Member]:
         mixture = self.mixtures[int(np.searchsorted(self.ends, row, side="right"))]
-        sources, indices = mixture.place(self._examples([row]))
+        sources, indices = mixture.locate(self._examples([row]))
         chosen = [mixture.sources[number] for number in sources]
         return [Member(source.name, source.data, index) for source, index in zip(chosen, indices.tolist())]
 

@@ -12,7 +12,7 @@ import torch
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.data_gen.tokens import Tokens
-from remedy.data_gen.window_examples import seen, windows_of
+from remedy.data_gen.window_examples import window_tokens, windows_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import Process
@@ -33,15 +33,15 @@ def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[T
         ConfigError: there is no such program, or no token of the examples has a role that is learnt.
     """
     mixture = Mixture(config.data, config.mixture, split="validation")
-    place = mixture.place(range(config.train.validation_examples))
-    chosen = list(dict.fromkeys(zip(place.sources.tolist(), place.indices.tolist())))
+    location = mixture.locate(range(config.train.validation_examples))
+    chosen = list(dict.fromkeys(zip(location.sources.tolist(), location.indices.tolist())))
     found: list[list[Tokens]] = []
     for number, source in enumerate(mixture.sources):
         mine = [index for at, index in chosen if at == number]
         memory = source.data.memory
         for whole in encode_rows(source.data, tokenizer, "validation", mine) if mine else []:
             cut = [] if memory is None else windows_of(whole, memory, tokenizer.special_ids)
-            found.append([seen(whole, window) for window in cut] or [whole])
+            found.append([window_tokens(whole, window) for window in cut] or [whole])
     supervised = config.train.supervised()
     if not any(np.isin(row.roles[1:], sorted(supervised)).any() for rows in found for row in rows):
         raise ConfigError(

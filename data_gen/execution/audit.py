@@ -65,19 +65,20 @@ def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = 
     # All that the hook needs is bound here: a program that replaces what modules hold must not switch it off.
     inside = _inside(folder)
     kinds, paths, deeds, writing, changes = dict(_KINDS), dict(_PATHS), dict(_DEEDS), _WRITING, _METADATA
-    every, of, number = all, type, int
+    every, exact_type, integer = all, type, int
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
-            if of(flags) is not number or not flags & writing or inside(path, None, True):
+            if exact_type(flags) is not integer or not flags & writing or inside(path, None, True):
                 return
             kind = "files"
         elif event in paths:
-            named = [
-                (arguments[place], None if at is None else arguments[at], follow) for place, at, follow in paths[event]
+            paths_named = [
+                (arguments[position], None if folder_position is None else arguments[folder_position], follow)
+                for position, folder_position, follow in paths[event]
             ]
-            if every([inside(*name) for name in named]) and (metadata or event not in changes):
+            if every([inside(*name) for name in paths_named]) and (metadata or event not in changes):
                 return
             kind = "files"
         elif event in kinds:
@@ -100,7 +101,7 @@ def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = 
 
 
 def _refusal(kind: str, message: str, stop: Callable[[str, str], NoReturn]) -> Callable[..., NoReturn]:
-    def refuse(*arguments: Any, **named: Any) -> NoReturn:
+    def refuse(*arguments: Any, **keywords: Any) -> NoReturn:
         stop(kind, message)
 
     return refuse
@@ -126,9 +127,9 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
     """
     # Folders are compared by device and inode: a text comparison would miss links and `..`.
     stat, readlink, null = os.stat, os.readlink, os.devnull
-    of, text_of, is_a, number = type, str, isinstance, int
+    exact_type, text_of, is_a, integer = type, str, isinstance, int
     home = stat(folder)
-    known = {(home.st_dev, home.st_ino)}
+    known_folders = {(home.st_dev, home.st_ino)}
 
     def below(path: str, folder_descriptor: int | None) -> bool:
         while True:
@@ -140,7 +141,7 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
                     return False
                 path = path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")
         passed, inode = [], (status.st_dev, status.st_ino)
-        while inode not in known:
+        while inode not in known_folders:
             passed.append(inode)
             path += "/.."
             try:
@@ -150,7 +151,7 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
             inode = (status.st_dev, status.st_ino)
             if inode == passed[-1]:
                 return False
-        known.update(passed)
+        known_folders.update(passed)
         return True
 
     def same(path: str, folder_descriptor: int | None) -> bool:
@@ -159,29 +160,29 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
             status = stat(path, dir_fd=folder_descriptor)
         except OSError:
             return False
-        return (status.st_dev, status.st_ino) in known
+        return (status.st_dev, status.st_ino) in known_folders
 
-    def inside(path: Any, at: Any, follow: bool) -> bool:
-        if of(path) is number:
+    def inside(path: Any, folder_descriptor: Any, follow: bool) -> bool:
+        if exact_type(path) is integer:
             return True  # a descriptor that is open already
         if not is_a(path, (text_of, bytes)):
-            path = of(path).__fspath__(path)
+            path = exact_type(path).__fspath__(path)
         text = path.decode("utf-8", "surrogateescape") if is_a(path, bytes) else text_of(path)
-        at = None if at == -1 else at
+        folder_descriptor = None if folder_descriptor == -1 else folder_descriptor
         for _ in range(40):  # as many links as the kernel follows
             if text in (null, ":memory:", ""):
                 return True
             text = text.rstrip("/") or "/"
             parent, slash, name = text.rpartition("/")
             if name in ("..", ".", ""):
-                return below(text, at)
+                return below(text, folder_descriptor)
             parent = (parent or slash) or "."
             if not follow:
-                return below(parent, at)
+                return below(parent, folder_descriptor)
             try:
-                target = readlink(text, dir_fd=at)
+                target = readlink(text, dir_fd=folder_descriptor)
             except OSError:
-                return below(parent, at) or same(text, at)
+                return below(parent, folder_descriptor) or same(text, folder_descriptor)
             text = target if target[:1] == "/" else f"{parent}/{target}"
         return False
 

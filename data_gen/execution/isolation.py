@@ -107,9 +107,9 @@ def described(name: str, holds: Sequence[str]) -> str:
 
 def environment(folder: str) -> dict[str, str]:
     """Return the server's environment variables, without the caller's own."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {
-        **kept,
+        **inherited,
         "TMPDIR": os.path.join(folder, "program"),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
@@ -133,10 +133,10 @@ def _try_bubblewrap(namespaces: str) -> str:
     interpreter, package = find_interpreter(None), str(Path(__file__).resolve().parent)
     command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-I", "-S", "-c", ""]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
+    return "" if completed.returncode == 0 else completed.stderr.strip() or f"exit status {completed.returncode}"
 
 
 def _landlock_problem() -> str:
@@ -158,14 +158,14 @@ WAY_OUT = "install bubblewrap, or accept with `isolation: none` that a program c
 def _namespaces() -> tuple[str, ...]:
     # Root needs no user namespace, in which it could not become another user.
     everything = "--unshare-all"
-    kept = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
-    return (kept, everything) if os.geteuid() == 0 else (everything,)
+    own_namespaces = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
+    return (own_namespaces, everything) if os.geteuid() == 0 else (everything,)
 
 
 def _bubblewrap(interpreter: Interpreter, package: str, namespaces: str | None = None) -> list[str]:
     # Without --die-with-parent, which means the thread that started it; the server ends when its input does.
     if namespaces is None:
-        namespaces = next(way for way in _namespaces() if not _try_bubblewrap(way))
+        namespaces = next(options for options in _namespaces() if not _try_bubblewrap(options))
     system = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/alternatives"]
     needed = [*system, interpreter.prefix, interpreter.base_prefix, os.path.dirname(interpreter.path), package]
     binds = [part for path in needed if os.path.exists(path) for part in ("--ro-bind", path, path)]

@@ -57,12 +57,12 @@ class LineOrder:
         return following == line or following in self._handled or following in self._following.get(line, ())
 
     def _first_lines(self, units: Iterable[int]) -> set[int]:
-        first_lines, seen, waiting = set[int](), set[int](), list(units)
+        first_lines, visited, waiting = set[int](), set[int](), list(units)
         while waiting:
             unit = waiting.pop()
-            if unit in seen:
+            if unit in visited:
                 continue
-            seen.add(unit)
+            visited.add(unit)
             line = self._lines[unit]
             if line is not None:
                 first_lines.add(line)

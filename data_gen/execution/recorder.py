@@ -73,7 +73,7 @@ class Recorder:
         self._sealer = _sealer() if sealed else None
         self._steps: set[tuple[int, int, int]] = set()  # code, a line of it, the next one
         self._file = code.co_filename
-        self._codes = {id(one): one for one in _parts(code)}
+        self._codes = {id(part): part for part in _parts(code)}
         self._copies: dict[int, types.CodeType] = {}
         """Copies of the program's code, as `types.coroutine` makes, kept so that their ids stay theirs; `_codes` has the originals."""
         self._enter, self._stop, functions = self._trace_functions(
@@ -98,12 +98,12 @@ class Recorder:
         """Stop the program if it calls `sys.settrace`."""
         caller, refuse, identity, limit = sys._getframe, self._stop, id, sys.getrecursionlimit()
         functions: tuple[Any, ...] = (*self._functions, Recorder.start, Recorder.stop)
-        own = {id(one.__code__) for one in functions}
+        own_codes = {id(function.__code__) for function in functions}
 
         def hook(event: str, _: tuple[Any, ...]) -> None:
             # Python itself takes away a trace function that raises, as ours does when it has stopped the program, or that
             # cannot be called for want of stack.
-            if event != "sys.settrace" or self._error is not None or identity(caller(1).f_code) in own:
+            if event != "sys.settrace" or self._error is not None or identity(caller(1).f_code) in own_codes:
                 return
             depth, frame = 0, caller(1).f_back
             while frame is not None:
@@ -163,11 +163,11 @@ class Recorder:
             raise self._problem("forged", "changed the count of what is recorded")
 
     def _original(self, code: types.CodeType) -> types.CodeType | None:
-        for one in self._codes.values():
-            if code.replace(co_flags=code.co_flags & ~_AWAITABLE, co_name=one.co_name) == one:
+        for own_code in self._codes.values():
+            if code.replace(co_flags=code.co_flags & ~_AWAITABLE, co_name=own_code.co_name) == own_code:
                 self._copies[id(code)] = code
-                self._codes[id(code)] = one
-                return one
+                self._codes[id(code)] = own_code
+                return own_code
         return None
 
     def _problem(self, kind: str, message: str) -> ProgramError:
@@ -285,7 +285,7 @@ class Recorder:
             return record
 
         functions = (enter, record, stop, describe, items, Recorder._original, self.describe, Unreadable.instead)
-        return enter, stop, tuple(one for one in functions if isinstance(one, types.FunctionType))
+        return enter, stop, tuple(function for function in functions if isinstance(function, types.FunctionType))
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:
@@ -294,10 +294,10 @@ def _class_items(known: Any) -> list[tuple[str, Any]]:
 
 
 def _parts(code: types.CodeType) -> list[types.CodeType]:
-    found = [code]
-    for one in found:
-        found += [constant for constant in one.co_consts if isinstance(constant, types.CodeType)]
-    return found
+    codes = [code]
+    for part in codes:
+        codes += [constant for constant in part.co_consts if isinstance(constant, types.CodeType)]
+    return codes
 
 
 def _sealed(frame: Frame) -> tuple[Any, ...]:
@@ -322,11 +322,11 @@ def _sealer() -> Generator[int, Any, None]:
 def _state(functions: tuple[types.FunctionType, ...]) -> list[object]:
     """List the objects that functions consist of, to notice replacements."""
     state: list[object] = [Event.__hash__]
-    own: list[Any] = [*functions, Frame.__init__]
-    for one in own:
-        state += [one.__code__, one.__defaults__, one.__kwdefaults__]
-        cells = zip(one.__code__.co_freevars, one.__closure__ or ())
-        seen = [cell.cell_contents for name, cell in cells if name != "written"]
-        state += seen
-        own += [inner for inner in seen if type(inner) is _FUNCTION and inner not in own]
+    watched: list[Any] = [*functions, Frame.__init__]
+    for function in watched:
+        state += [function.__code__, function.__defaults__, function.__kwdefaults__]
+        cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+        contents = [cell.cell_contents for name, cell in cells if name != "written"]
+        state += contents
+        watched += [inner for inner in contents if type(inner) is _FUNCTION and inner not in watched]
     return state

@@ -120,16 +120,16 @@ class Sandbox:
             self._server.wait(timeout=2)  # it ends with its input
         except subprocess.TimeoutExpired:
             self._kill()
-        self._kill(known=True)
+        self._kill(tree_alone=True)
         self._server.wait()
         self._server = None
         self._remove()
 
-    def _kill(self, known: bool = False) -> None:
+    def _kill(self, tree_alone: bool = False) -> None:
         assert self._server is not None
         processes = list(self._tree)
         with contextlib.suppress(psutil.Error):
-            processes += [] if known else psutil.Process(self._server.pid).children(recursive=True)
+            processes += [] if tree_alone else psutil.Process(self._server.pid).children(recursive=True)
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()

@@ -79,8 +79,8 @@ def _make(folder: str, base: str, walls: Walls | None) -> bool:
     for last in (False, True):
         try:
             with contextlib.suppress(OSError):
-                for left in os.listdir(base):  # without Landlock the program's user can write there
-                    remove(os.path.join(base, left))
+                for leftover in os.listdir(base):  # without Landlock the program's user can write there
+                    remove(os.path.join(base, leftover))
             remove(folder)
             os.mkdir(folder, 0o700)
             if walls is not None:
@@ -123,12 +123,12 @@ def _run(request: dict[str, Any], folder: str, walls: Walls | None, parent: sele
     if why == "time" or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
         return _problem("time", name, f"stopped after {limits['timeout_seconds']:g} s"), child
     if why == "files":
-        most = f"{MOST_BYTES // 1_000_000} MB or {MOST_FILES:,} files"
+        folder_limit = f"{MOST_BYTES // 1_000_000} MB or {MOST_FILES:,} files"
         return _problem(
-            "files", name, f"wrote over {most} into its temporary folder, or where they cannot be counted"
+            "files", name, f"wrote over {folder_limit} into its temporary folder, or where they cannot be counted"
         ), child
-    how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
-    return _problem("killed", name, f"ended its process before its trace was complete ({how})"), child
+    ending = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
+    return _problem("killed", name, f"ended its process before its trace was complete ({ending})"), child
 
 
 def _problem(kind: str, name: str, message: str) -> bytes:
@@ -154,9 +154,9 @@ def _end(child: int) -> None:
     os._exit(1)
 
 
-def _kill(how: Callable[[int, int], None], target: int) -> None:
+def _kill(kill: Callable[[int, int], None], target: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        how(target, signal.SIGKILL)
+        kill(target, signal.SIGKILL)
 
 
 def _children() -> list[int]:
@@ -178,7 +178,7 @@ def _child(
         os.dup2(null, stream)
     os.close(null)
     seconds = int(limits["timeout_seconds"]) + 1
-    for what, most in (
+    for limit, value in (
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_AS, limits["memory_megabytes"] * _MEGABYTE),
         (resource.RLIMIT_FSIZE, _MEGABYTE),
@@ -186,7 +186,7 @@ def _child(
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_NOFILE, 256),
     ):
-        resource.setrlimit(what, (most, most))
+        resource.setrlimit(limit, (value, value))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     if walls is not None:
         walls.enter()
@@ -204,13 +204,15 @@ def _child(
 
     guard.install(folder, stop, walls is None or walls.metadata)
     try:
-        most = TraceLimits(
+        trace_limits = TraceLimits(
             limits["max_frames"],
             limits["max_value_characters"],
             limits["unreadable"] == "placeholder",
             limits["objects"] == "attributes",
         )
-        traced = trace(program, most, request["depth"], untrusted=True, again=request["again"], plain=request["plain"])
+        traced = trace(
+            program, trace_limits, request["depth"], untrusted=True, again=request["again"], plain=request["plain"]
+        )
         reply = write_trace(traced)
     except ProgramError as error:
         reply = write_problem(error.kind, str(error))

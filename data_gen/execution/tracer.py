@@ -149,17 +149,17 @@ def _objects() -> list[object]:
 
     They have all small sizes and the kinds that Python reuses. Then every other address is free.
     """
-    kept: list[object] = []
+    objects: list[object] = []
     for size in range(0, 256, 16):
         same_size: list[object] = [bytes(size) if size else object() for _ in range(_PLACES)]
-        for place in range(0, _PLACES, 2):
-            index = place * _STEP % _PLACES
+        for position in range(0, _PLACES, 2):
+            index = position * _STEP % _PLACES
             if index >= _PLACES // 2:  # the first places, which a first run took, stay taken
                 same_size[index] = None
-        kept.append(same_size)
-    kept.extend(tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037))
-    kept.extend(make() for make in (list, dict, set) for _ in range(137))
-    return kept
+        objects.append(same_size)
+    objects.extend(tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037))
+    objects.extend(make() for make in (list, dict, set) for _ in range(137))
+    return objects
 
 
 def _compiled(program: Program) -> types.CodeType:
@@ -192,17 +192,17 @@ def _load(program: Program, code: types.CodeType, module: types.ModuleType) -> N
     except BaseException as error:
         kind = type_name(type(error))
         try:
-            said = f": {error}"
+            message = f": {error}"
         except BaseException:  # what an exception says of itself is the program's code too
-            said = ""
-        raise ProgramError("raised", f"{program.name}: raised {kind} while loading{said}") from None
+            message = ""
+        raise ProgramError("raised", f"{program.name}: raised {kind} while loading{message}") from None
 
 
 class _Interrupts:
     """Context that tells a user's interrupt from the program's own."""
 
     def __enter__(self) -> None:
-        self.seen = False
+        self.interrupted = False
         self.replaced = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
         if self.replaced:
             try:
@@ -213,9 +213,9 @@ class _Interrupts:
     def __exit__(self, *_: object) -> None:
         if self.replaced:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-        if self.seen:
+        if self.interrupted:
             raise KeyboardInterrupt
 
     def _note(self, *_: object) -> None:
-        self.seen = True
+        self.interrupted = True
         raise KeyboardInterrupt

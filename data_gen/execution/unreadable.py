@@ -34,13 +34,15 @@ class Unreadable:
 
     def instead(self, value: Any, error: Exception, frame: types.FrameType) -> Value:
         """Replace a value whose repr raised `error`; raise it to end the program."""
-        kind = _exact_type(error)
-        if kind is ValueError:  # perhaps of an int with more digits than Python writes
+        error_type = _exact_type(error)
+        if error_type is ValueError:  # perhaps of an int with more digits than Python writes
             try:
                 return describe_long(value)
             except Exception:
                 pass
-        lacks_room = _is_subclass(kind, MemoryError) or (_is_subclass(kind, RecursionError) and _is_deep(frame))
+        lacks_room = _is_subclass(error_type, MemoryError) or (
+            _is_subclass(error_type, RecursionError) and _is_deep(frame)
+        )
         if lacks_room or self._refuses or self.is_interrupted():
             raise error
         self.count += 1
@@ -48,14 +50,14 @@ class Unreadable:
 
     def why(self, error: BaseException, source: str) -> tuple[str, str]:
         """Return the outcome and message of an error that ends the program."""
-        kind = _exact_type(error)
-        if _is_subclass(kind, RecursionError):
+        error_type = _exact_type(error)
+        if _is_subclass(error_type, RecursionError):
             return "recursion", f"recursed too deeply to be traced, at `{source}`"
-        if _is_subclass(kind, MemoryError):
+        if _is_subclass(error_type, MemoryError):
             return "memory", f"ran out of memory, at `{source}`"
         if self.is_interrupted():
             return "killed", INTERRUPTED
-        return "repr", f"the repr of a value raised {type_name(kind)}, at `{source}`"
+        return "repr", f"the repr of a value raised {type_name(error_type)}, at `{source}`"
 
     def is_interrupted(self) -> bool:
         """Say if the program changed a signal handler."""

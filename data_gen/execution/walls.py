@@ -166,8 +166,8 @@ def readable(base: str, more: Sequence[str] = ()) -> list[str]:
     Folders above the user's or `base` are left out.
     """
     libraries = os.path.dirname(os.__file__)
-    kept = ("site-packages", "dist-packages", "lib-dynload")
-    packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in kept)]
+    package_folders = ("site-packages", "dist-packages", "lib-dynload")
+    packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in package_folders)]
     linked = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(path)]
     own = [libraries, *packages, os.path.realpath(sys.executable), os.path.join(sys.prefix, "pyvenv.cfg")]
     shared = [os.path.join(sys.base_prefix, "lib"), *linked]

@@ -18,14 +18,14 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-class Found(NamedTuple):
+class Duplicate(NamedTuple):
     """Label of a duplicate's original, and their similarity; 1: equal trees."""
 
     of: str
     alike: float
 
 
-class Known:
+class ProgramIndex:
     """Programs that others are compared with."""
 
     def __init__(self) -> None:
@@ -44,11 +44,11 @@ class Known:
         self._labels.append(label)
         self._sizes.append(len(shingles))
 
-    def find(self, texts: Iterable[str]) -> Found | None:
+    def find(self, texts: Iterable[str]) -> Duplicate | None:
         """Find the first equal program, else the most similar; None below ALIKE."""
         whole = "\n".join(texts)
         if whole in self._same:
-            return Found(self._same[whole], 1.0)
+            return Duplicate(self._same[whole], 1.0)
         shingles = _shingles(whole)
         common = Counter(number for shingle in shingles for number in self._having.get(shingle, ()))
         similarity = {
@@ -56,7 +56,9 @@ class Known:
         }
         best = max(similarity, key=lambda number: (similarity[number], -number), default=None)
         return (
-            None if best is None or similarity[best] < ALIKE else Found(self._labels[best], round(similarity[best], 3))
+            None
+            if best is None or similarity[best] < ALIKE
+            else Duplicate(self._labels[best], round(similarity[best], 3))
         )
 
 

@@ -70,17 +70,17 @@ class Jobs:
             yield from pool.map(self._recorded, jobs)
 
     def _recorded(self, job: dict[str, Any]) -> list[dict[str, Calls] | ProgramError]:
-        outcome = self._found(job, _RECORDED)
+        outcome = self._run(job, _RECORDED)
         if not isinstance(outcome, ProgramError) or len(job["modules"] + job["files"]) < 2:
             return [outcome]
         alone = [(key, item) for key in ("modules", "files") for item in job[key]]
-        return [self._found({**job, "modules": [], "files": [], key: [item]}, _RECORDED) for key, item in alone]
+        return [self._run({**job, "modules": [], "files": [], key: [item]}, _RECORDED) for key, item in alone]
 
     def broken(self, modules: Sequence[str]) -> set[str]:
         """Find the modules that cannot be imported."""
         if not modules:
             return set()
-        names = self._found({"kind": "broken", "modules": modules}, _NAMES)
+        names = self._run({"kind": "broken", "modules": modules}, _NAMES)
         if not isinstance(names, ProgramError):
             return set(names)
         half = len(modules) // 2
@@ -88,7 +88,7 @@ class Jobs:
 
     def evaluate(self, module: str, calls: Calls) -> Results:
         """Try calls of a module's functions; leave out functions that end the process."""
-        results = self._found({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
+        results = self._run({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
         if not isinstance(results, ProgramError):
             return {name: results[name] for name in calls if len(results.get(name, ())) == len(calls[name])}
         if len(calls) == 1:
@@ -96,7 +96,7 @@ class Jobs:
         items, half = list(calls.items()), len(calls) // 2
         return self.evaluate(module, dict(items[:half])) | self.evaluate(module, dict(items[half:]))
 
-    def _found(self, job: dict[str, Any], form: TypeAdapter[Any]) -> Any:
+    def _run(self, job: dict[str, Any], form: TypeAdapter[Any]) -> Any:
         box = self._free.get()
         try:
             result = box.trace(_program({**job, **self._seen})).result

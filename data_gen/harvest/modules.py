@@ -43,8 +43,8 @@ class Module:
             if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
                 self.stars.append(statement)
             elif not _is_for_types_alone(statement):
-                for found in bound(statement):
-                    self.bound[found].append(number)
+                for bound_name in bound(statement):
+                    self.bound[bound_name].append(number)
 
     def functions(self) -> Iterator[ast.FunctionDef]:
         """Yield the module's top-level functions, the last of each name."""

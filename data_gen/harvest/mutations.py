@@ -17,10 +17,10 @@ def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
     texts: dict[str, None] = {}
     for _ in range(4 * count if pool else 0):
         given, named = values(draw.choice(seen))
-        if places := [*range(len(given)), *named]:
-            place = draw.choice(places)
-            container: Any = given if isinstance(place, int) else named
-            container[place] = _changed(container[place], pool, draw)
+        if positions := [*range(len(given)), *named]:
+            position = draw.choice(positions)
+            container: Any = given if isinstance(position, int) else named
+            container[position] = _changed(container[position], pool, draw)
         text = ", ".join([*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())])
         if text not in seen and len(texts) < count and are_literals(text):
             texts[text] = None

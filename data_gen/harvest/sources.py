@@ -111,7 +111,7 @@ def _installed(word: str, python: Interpreter) -> Package:
     for folder in map(Path, folders):
         for distribution in _distributions(folder):
             if _same(name := distribution.metadata["Name"], word):
-                return _found(
+                return _package(
                     name,
                     distribution.metadata,
                     folder,
@@ -125,7 +125,7 @@ def _installed(word: str, python: Interpreter) -> Package:
     root = path.parent.parent if path.name == "__init__.py" else path.parent
     stem = root / word.replace(".", "/")
     about = _owner(word.split(".")[0], root)
-    return _found(word, about, root, [stem, stem.with_name(f"{stem.name}.py")], _installed_in(root))
+    return _package(word, about, root, [stem, stem.with_name(f"{stem.name}.py")], _installed_in(root))
 
 
 def _installed_in(folder: Path) -> list[Path]:
@@ -168,36 +168,36 @@ def _folder(folder: Path) -> Package:
         while (root / "__init__.py").exists():
             root = root.parent
         about = _owner(folder.relative_to(root).parts[0], root) or _information(root)
-        return _found(".".join(folder.relative_to(root).parts), about, root, [folder])
+        return _package(".".join(folder.relative_to(root).parts), about, root, [folder])
     root = folder / "src" if (folder / "src").is_dir() else folder
     inner = [path for path in root.iterdir() if path.name not in _NO_CODE and (path / "__init__.py").exists()]
     about = _information(folder)
-    return _found(
+    return _package(
         str(about["Name"]) if about else folder.name, about, root, [*inner, *root.glob("*.py")], [root, folder]
     )
 
 
-def _found(
-    name: str, about: PackageMetadata | None, root: Path, places: Sequence[Path], seen: Sequence[Path] = ()
+def _package(
+    name: str, about: PackageMetadata | None, root: Path, paths: Sequence[Path], seen: Sequence[Path] = ()
 ) -> Package:
-    tests = [file for place in seen[1:] or places for file in _tests(place)]
+    tests = [file for path in seen[1:] or paths for file in _tests(path)]
     version, licence = (str(about["Version"] or UNKNOWN), _licence(about)) if about else (UNKNOWN, UNKNOWN)
-    tops = [] if seen else sorted({root / place.relative_to(root).parts[0] for place in places if place.exists()})
+    tops = [] if seen else sorted({root / path.relative_to(root).parts[0] for path in paths if path.exists()})
     return Package(
         name,
         version,
         licence,
         root,
-        _modules(root, places),
+        _modules(root, paths),
         tuple(sorted(set(tests))),
         tuple(dict.fromkeys(map(str, seen or tops))),
         {top.stem: str(top / "__init__.py" if top.is_dir() else top) for top in tops},
     )
 
 
-def _modules(root: Path, places: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
+def _modules(root: Path, paths: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     files_by_name = dict[str, Path]()
-    for place in places:
+    for place in paths:
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             inner = path.relative_to(root).with_suffix("").parts
             parts = inner[:-1] if inner[-1] == "__init__" else inner
@@ -209,8 +209,8 @@ def _modules(root: Path, places: Sequence[Path]) -> tuple[tuple[str, Path], ...]
     return tuple(sorted(files_by_name.items()))
 
 
-def _tests(place: Path) -> Iterator[Path]:
-    for path in place.rglob("*") if place.is_dir() else ():
+def _tests(top: Path) -> Iterator[Path]:
+    for path in top.rglob("*") if top.is_dir() else ():
         is_test = path.suffix == ".py" and (path.stem.startswith("test_") or path.stem.endswith("_test"))
         is_text = path.suffix in _TEXTS and "egg-info" not in path.parent.name
         if path.is_file() and (is_test or (is_text and _has_examples(path))):
@@ -243,7 +243,7 @@ def is_licensed(licence: str, wanted: Sequence[str]) -> bool:
 
     def is_one(part: str) -> bool:
         words = re.split(r"[\s()-]+", part.strip(" ()").lower())
-        return any(words[: len(want)] == want for want in (re.split(r"[\s-]+", one.lower()) for one in wanted))
+        return any(words[: len(want)] == want for want in (re.split(r"[\s-]+", name.lower()) for name in wanted))
 
     parts = re.split(r"\s+and\s+|\s*&\s*", licence, flags=re.IGNORECASE)  # of metadata, which need not be SPDX's
     return all(any(map(is_one, re.split(r"\s+or\s+", part, flags=re.IGNORECASE))) for part in parts)

@@ -96,5 +96,5 @@ def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>", ent
 
 def _functions(tree: ast.Module, entry: str) -> list[ast.FunctionDef]:
     left_alone = {entry, *dict(LOOPS.values())}
-    kept = [s for s in tree.body if not (isinstance(s, ast.FunctionDef) and s.name in left_alone)]
-    return [node for statement in kept for node in ast.walk(statement) if isinstance(node, ast.FunctionDef)]
+    statements = [s for s in tree.body if not (isinstance(s, ast.FunctionDef) and s.name in left_alone)]
+    return [node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.FunctionDef)]

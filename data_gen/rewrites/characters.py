@@ -132,23 +132,23 @@ def _loop(method: str, name: str, parameters: str, special: str, body: str) -> t
 
 
 def _loops() -> dict[tuple[str, int], tuple[str, str]]:
-    found = {("upper", 0): _loop("upper", "upper", "text", _NO_TEXT, _CONVERTED % "upper")}
+    loops = {("upper", 0): _loop("upper", "upper", "text", _NO_TEXT, _CONVERTED % "upper")}
     for method in ("lower", "swapcase"):
-        found[method, 0] = _loop(method, method, "text", _NOT_ASCII, _CONVERTED % method)
+        loops[method, 0] = _loop(method, method, "text", _NOT_ASCII, _CONVERTED % method)
     for method in ("isalpha", "isdigit"):
-        found[method, 0] = _loop(method, method, "text", _NO_TEXT, _ALL % method)
+        loops[method, 0] = _loop(method, method, "text", _NO_TEXT, _ALL % method)
     for method, body in _STRIPPED.items():
-        found[method, 0] = _loop(method, f"{method}_spaces", "text", _NO_TEXT, body.replace("%s", ".isspace()"))
+        loops[method, 0] = _loop(method, f"{method}_spaces", "text", _NO_TEXT, body.replace("%s", ".isspace()"))
         given = body.replace("%s", " in characters")
-        found[method, 1] = _loop(method, method, "text, characters", _NO_TEXTS % "characters", given)
+        loops[method, 1] = _loop(method, method, "text, characters", _NO_TEXTS % "characters", given)
     for method, other in (("find", "part"), ("startswith", "prefix"), ("endswith", "suffix")):
-        found[method, 1] = _loop(method, method, f"text, {other}", _NO_TEXTS % other, _BODIES[method])
+        loops[method, 1] = _loop(method, method, f"text, {other}", _NO_TEXTS % other, _BODIES[method])
     for method, other in (("count", "part"), ("split", "separator")):
-        found[method, 1] = _loop(method, method, f"text, {other}", _NOT_FULL % (other, other), _BODIES[method])
+        loops[method, 1] = _loop(method, method, f"text, {other}", _NOT_FULL % (other, other), _BODIES[method])
     texts = "not (type(text) is type(old) is type(new) is str and old)"
-    found["replace", 2] = _loop("replace", "replace", "text, old, new", texts, _BODIES["replace"])
-    found["join", 1] = _loop("join", "join", "separator, parts", "type(separator) is not str", _BODIES["join"])
-    return found
+    loops["replace", 2] = _loop("replace", "replace", "text, old, new", texts, _BODIES["replace"])
+    loops["join", 1] = _loop("join", "join", "separator, parts", "type(separator) is not str", _BODIES["join"])
+    return loops
 
 
 LOOPS = _loops()
@@ -182,8 +182,8 @@ def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef])
     calls = _Calls()
     for function in functions:
         function.body = [calls.visit(statement) for statement in function.body]
-    at = _after_imports(tree)
-    tree.body[at:at] = [node for _, source in sorted(calls.used.items()) for node in ast.parse(source).body]
+    position = _after_imports(tree)
+    tree.body[position:position] = [node for _, source in sorted(calls.used.items()) for node in ast.parse(source).body]
     names.taken |= calls.used.keys()
     return bool(calls.used)
 
@@ -201,10 +201,10 @@ def _hollow(statement: ast.stmt) -> ast.stmt:
 
 
 def _after_imports(tree: ast.Module) -> int:
-    at = 0
+    position = 0
     for statement in tree.body:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")):
             break
-        at += 1
-    return at
+        position += 1
+    return position

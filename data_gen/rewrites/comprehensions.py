@@ -77,27 +77,27 @@ class _Comprehensions(Hoister):
         return ast.Name(items, ast.Load())
 
     def _add(self, part: _Comprehension, items: str) -> list[ast.stmt]:
-        held = ast.Name(items, ast.Load())
+        items_name = ast.Name(items, ast.Load())
         if not isinstance(part, ast.DictComp):
             method = "add" if isinstance(part, ast.SetComp) else "append"
-            return [ast.Expr(ast.Call(ast.Attribute(held, method, ast.Load()), [part.elt], []))]
+            return [ast.Expr(ast.Call(ast.Attribute(items_name, method, ast.Load()), [part.elt], []))]
         key, before = part.key, []
         if not isinstance(key, ast.Name | ast.Constant):  # an assignment works its value out first, a display its key
             name = self.names.fresh("key")
             before = [ast.Assign([ast.Name(name, ast.Store())], key)]
             key = ast.Name(name, ast.Load())
-        return [*before, ast.Assign([ast.Subscript(held, key, ast.Store())], part.value)]
+        return [*before, ast.Assign([ast.Subscript(items_name, key, ast.Store())], part.value)]
 
 
 def _targets(part: _Comprehension) -> set[str]:
-    found = (node for generator in part.generators for node in ast.walk(generator.target))
-    return {node.id for node in found if isinstance(node, ast.Name)}
+    targets = (node for generator in part.generators for node in ast.walk(generator.target))
+    return {node.id for node in targets if isinstance(node, ast.Name)}
 
 
 def _rename(part: ast.AST, outside: ast.AST, renamed: dict[str, str]) -> None:
-    kept = set(map(id, ast.walk(outside)))
+    outside_ids = set(map(id, ast.walk(outside)))
     for node in ast.walk(part):
-        if isinstance(node, ast.Name) and id(node) not in kept:
+        if isinstance(node, ast.Name) and id(node) not in outside_ids:
             node.id = renamed.get(node.id, node.id)
 
 

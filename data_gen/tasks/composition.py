@@ -193,8 +193,8 @@ class CompositionTask(Task):
         units = composed.inputs if self.split_by == "inputs" else (self.learnt(composed),)
         if split != ALL and any(split_of(text_hash(unit)) != split for unit in units):
             return False
-        asked = "without" if split in SEEN else self.test_pairs
-        if asked and (asked == "with") != bool(self._pairs(composed)):
+        wanted = "without" if split in SEEN else self.test_pairs
+        if wanted and (wanted == "with") != bool(self._pairs(composed)):
             return False
         held_out = set(self.held_out_functions) & set(composed.functions) or composed.depth in self.held_out_depths
         return not (held_out and split == "train")

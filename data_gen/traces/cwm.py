@@ -59,7 +59,7 @@ class Cwm(Format):
             spans.extend(Span(Role.CONTEXT, span.piece, -1, span.string) for span in prompt_frame)
         written = list(frames[seeded:])
         if answer_only and written:
-            _write(spans, written[0], encoding, asked=True)
+            _write(spans, written[0], encoding, event_given=True)
             written[0] = written[0]._replace(event=None)  # given, so no reader finds it
         else:
             for frame in written:
@@ -93,16 +93,16 @@ class Cwm(Format):
         return CwmReader(answer_only)
 
 
-def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:
+def _write(spans: Spans, frame: WrittenFrame, encoding: str, event_given: bool = False) -> None:
     """Write a frame.
 
-    `asked`: the prompt gives its event, to ask for an answer alone.
+    `event_given`: the prompt gives its event, to ask for an answer alone.
     """
     number, event, source, state, value = frame
     assert event is not None
     add = spans.append
     token = EVENT_TOKENS[event]
-    add(special_span(Role.CONTEXT, token, -1) if asked else special_span(Role.EVENT, token, number))
+    add(special_span(Role.CONTEXT, token, -1) if event_given else special_span(Role.EVENT, token, number))
     if state is not None:
         spans += state_spans(state, encoding, number)
     add(special_span(Role.STRUCTURE, Special.ACTION_SEP, number))

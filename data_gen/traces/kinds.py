@@ -48,10 +48,10 @@ def kinds(trace: Trace, written: Sequence[WrittenFrame], reveal: RevealConfig) -
         if frame.event is Event.LINE and frame.source and frame.line in below:
             numbers["lines_below"].add(number)
         if (names := shown[number].locals) is not None and frame.locals is not None:
-            state, known = {name: frame.locals[name].text for name in names}, states.get(level, {})
+            state, before = {name: frame.locals[name].text for name in names}, states.get(level, {})
             if partial:
-                state = {**known, **state}
-            same = [*state.items()] == [*known.items()]
+                state = {**before, **state}
+            same = [*state.items()] == [*before.items()]
             numbers["unchanged_states" if same else "argument_states" if called else "changed_states"].add(number)
             states[level] = state
         if frame.value is not None:

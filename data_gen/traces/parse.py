@@ -60,14 +60,14 @@ class Reader(ABC):
         """Why reading stopped; what follows is not read."""
         self.ended = False
         """Whether the end of the text was read."""
-        self.place = 0
+        self.frame_number = 0
         """The frame that the last piece belongs to, counted from 0."""
         self.roles: list[Role] = []
         """The role that each piece has where it stands, as far as that is known; a separator's after a problem."""
 
     def feed(self, piece: Piece) -> None:
         """Read one more piece."""
-        self.place = len(self.frames)
+        self.frame_number = len(self.frames)
         self.roles.append(Role.STRUCTURE)
         if self.problem or not piece:
             return

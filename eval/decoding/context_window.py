@@ -46,7 +46,7 @@ class Sight:
         frame, self._open = self._open, []
         self._closed[self._number] = frame
         self._number += 1
-        gone = self._in_sight.close(self._events.of(frame) if self._events else None) if self._in_sight else []
+        gone = self._in_sight.close(self._events.event_of(frame) if self._events else None) if self._in_sight else []
         self.size -= sum(len(self._closed.pop(number)) for number in gone)
         return bool(gone)
 
@@ -58,7 +58,7 @@ class Sight:
         for count, (token, closes) in enumerate(tokens):
             frame.append(token)
             if closes:
-                if in_sight.close(self._events.of(frame) if self._events else None):
+                if in_sight.close(self._events.event_of(frame) if self._events else None):
                     return count
                 frame = []
         return None

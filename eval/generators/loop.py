@@ -121,6 +121,6 @@ def _in_windows(
     ]
     for at in range(0, len(found), max(1, len(examples))):
         some = found[at : at + len(examples)]
-        sequences = [[example.ids[place] for place in window.places] for _, window, example in some]
+        sequences = [[example.ids[place] for place in window.positions] for _, window, example in some]
         for (number, window, _), logits in zip(some, reader.parallel(sequences)):
             yield number, window, logits[max(window.start + window.shift, 1) - 1 : -1]

@@ -142,7 +142,7 @@ class ServedGenerator:
         """Teacher forcing: one request, or with a memory one for each window of it."""
         ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
         for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
-            seen = [truth.ids[place] for place in window.places]
+            seen = [truth.ids[place] for place in window.positions]
             first = max(window.start + window.shift, 1)
             scores = await self.server.score(seen[:first], seen[first:-1])
             places = slice(window.stop - len(scores.tokens), window.stop)

@@ -84,7 +84,7 @@ def places_written(decoded: Decoded, ids: Sequence[int], tokenizer: TraceTokeniz
     for token in ids:
         for piece in tokenizer.pieces([token]):
             reader.feed(piece)
-        found.append((reader.place, len(reader.roles)))
+        found.append((reader.frame_number, len(reader.roles)))
     # The role of a piece may be known only once what follows it is read.
     return [TokenPlace(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in found]
 

@@ -2,9 +2,6 @@
 
 The hash of a program picks its split, so splits are disjoint in every format and encoding: an index whose candidate is of
 another split draws again.
-
-`reveal.max_tokens` needs a tokenizer: `models.encoding.encoded_examples` then calls `executions`, `fit_to_budget` and
-`write`.
 """
 
 from __future__ import annotations
@@ -39,6 +36,8 @@ NO_RESULT = "raised"
 """Outcome of a program that raised, where the returned value alone is asked for."""
 NOT_RUN = ProgramError("not run", "not run")
 """Outcome of a program that is only drawn."""
+Count = Callable[[Sequence[Span]], int]
+"""Number of tokens of spans."""
 SAMPLE, LISTED = 50, 8
 """Given programs tried before an experiment, and failures listed, at most."""
 
@@ -116,14 +115,16 @@ def example(data: DataConfig, split: str, index: int) -> Example:
     return examples(data, split, [index])[0]
 
 
-def examples(data: DataConfig, split: str, indices: Sequence[int], workers: int = 1) -> list[Example]:
+def examples(
+    data: DataConfig, split: str, indices: Sequence[int], workers: int = 1, count: Count | None = None
+) -> list[Example]:
     """Make the examples at indices.
 
     Raises:
-        ConfigError: as `executions`, or `reveal.max_tokens` is set.
+        ConfigError: as `executions` and `write`.
     """
     with collector_paused():
-        return [write(execution, data) for execution in executions(data, split, indices, workers)]
+        return [write(execution, data, count) for execution in executions(data, split, indices, workers)]
 
 
 def executions(
@@ -166,40 +167,48 @@ def untraced(task: Task) -> tuple[str, ...]:
     return lines if problems else ()
 
 
-def fit_to_budget(
-    execution: Execution, data: DataConfig, count: Callable[[Sequence[Span]], int]
-) -> RevealConfig | None:
-    """Choose the densest reveal within `reveal.max_tokens`; None if none fits.
+def write(execution: Execution, data: DataConfig, count: Count | None = None) -> Example:
+    """Write an execution's example in the densest reveal within `reveal.max_tokens`.
 
-    `count`: counts the tokens of spans.
-    """
-    if data.reveal.max_tokens is None or execution.kind != "ok":
-        return data.reveal
-    return densest_reveal(execution.trace, data.reveal, lambda reveal: count(_rendered(execution, data, reveal).spans))
-
-
-def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = None) -> Example:
-    """Write an execution's example, by default with the configured reveal.
+    `count`: counts the tokens of spans. Without a trace that fits, the context is written alone.
 
     Raises:
-        ConfigError: `reveal.max_tokens` is set and no reveal is given.
+        ConfigError: `reveal.max_tokens` is set and `count` is not given.
     """
-    if reveal is None:
-        if data.reveal.max_tokens is not None:
-            raise ConfigError("data.reveal.max_tokens is in tokens: nothing here knows a tokenizer to count them with")
-        reveal = data.reveal
-    if execution.kind != "ok":
-        return write_context(execution, data, execution.kind)
-    if reveal.answer_only and execution.trace.raised:
-        return write_context(execution, data, NO_RESULT)
-    return _example(execution, data, _rendered(execution, data, reveal), reveal, "ok")
-
-
-def write_context(execution: Execution, data: DataConfig, outcome: str) -> Example:
-    """Write the context alone, for a program whose trace is not written."""
-    whole = _rendered(execution, data, data.reveal)
-    context_alone = Rendered([span for span in whole.spans if span.role is Role.CONTEXT], [])
-    return _example(execution, data, context_alone, data.reveal, outcome)
+    outcome, limited = execution.kind, data.reveal.max_tokens is not None
+    if limited and count is None:
+        raise ConfigError("data.reveal.max_tokens is in tokens: nothing here knows a tokenizer to count them with")
+    fitting: RevealConfig | None = data.reveal
+    if count is not None and limited and outcome == "ok":
+        fitting = densest_reveal(
+            execution.trace, data.reveal, lambda reveal: count(_rendered(execution, data, reveal).spans)
+        )
+    if fitting is None:
+        outcome = OVER_BUDGET
+    elif outcome == "ok" and fitting.answer_only and execution.trace.raised:
+        outcome = NO_RESULT
+    reveal = fitting if fitting is not None and outcome == "ok" else data.reveal
+    written = _rendered(execution, data, reveal)
+    if outcome != "ok":
+        written = Rendered([span for span in written.spans if span.role is Role.CONTEXT], [])
+    drawn, trace = execution.drawn, execution.trace
+    slices = {**drawn.slices, **data.task.slices_of(trace), "frame_count": len(trace.frames)}
+    if limited:
+        slices["reveal"] = describe(reveal) if outcome == "ok" else "none"
+    return Example(
+        execution.index,
+        execution.split,
+        *written,
+        execution.answer,
+        trace,
+        drawn.identity,
+        slices,
+        drawn.identity if drawn.cluster is None else drawn.cluster,
+        outcome,
+        drawn.answer_in_state,
+        reveal,
+        drawn.returns,
+    )
 
 
 def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenArrays | None:
@@ -280,25 +289,4 @@ def _rendered(execution: Execution, data: DataConfig, reveal: RevealConfig) -> R
         context=data.context,
         string_encoding=data.string_encoding,
         seed=execution.drawn.key,
-    )
-
-
-def _example(execution: Execution, data: DataConfig, written: Rendered, reveal: RevealConfig, outcome: str) -> Example:
-    drawn, trace = execution.drawn, execution.trace
-    slices = {**drawn.slices, **data.task.slices_of(trace), "frame_count": len(trace.frames)}
-    if data.reveal.max_tokens is not None:
-        slices["reveal"] = describe(reveal) if outcome == "ok" else "none"
-    return Example(
-        execution.index,
-        execution.split,
-        *written,
-        execution.answer,
-        trace,
-        drawn.identity,
-        slices,
-        drawn.identity if drawn.cluster is None else drawn.cluster,
-        outcome,
-        drawn.answer_in_state,
-        reveal,
-        drawn.returns,
     )

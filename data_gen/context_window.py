@@ -55,7 +55,7 @@ class FrameEvents:
             form = (token, Special.ACTION_SEP, *value, Special.FRAME_SEP)
             self._forms[tuple(special_ids[special] for special in form)] = event
 
-    def of(self, frame: Sequence[int]) -> Event | None:
+    def event_of(self, frame: Sequence[int]) -> Event | None:
         """Return the event of a whole frame; None if its special tokens fit none."""
         event = self._forms.get(tuple(token for token in frame if token in self._specials))
         return event if event is not None and frame[0] in self._specials else None

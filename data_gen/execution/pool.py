@@ -33,7 +33,7 @@ _Pair = tuple[Sandbox, Sandbox]
 
 
 def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
-    pair = None if config.isolation == "trusted" else _sandboxes(config, 1, os.getpid())[0]
+    pair = None if config.isolation == "trusted" else _sandboxes(config)[0]
     return _outcome(program, config, depth, pair)
 
 
@@ -49,7 +49,7 @@ def trace_all(
         yield from (_outcome(program, config, depth, None) for program in programs)
         return
     free: queue.SimpleQueue[_Pair] = queue.SimpleQueue()
-    for pair in _sandboxes(config, workers, os.getpid()):
+    for pair in _sandboxes(config, workers):
         free.put(pair)
 
     def run(program: Program) -> Outcome:
@@ -82,7 +82,7 @@ def environment(config: TracerConfig) -> Environment:
     """Return the programs' interpreter and its isolation."""
     if config.isolation == "trusted":
         return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
-    return _sandboxes(config, 1, os.getpid())[0][0].environment
+    return _sandboxes(config)[0][0].environment
 
 
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
@@ -144,5 +144,11 @@ def _in_process(program: Program, config: TracerConfig, depth: int | None, again
 
 # By the process's id: a forked process must not talk to its parent's servers.
 @lru_cache(maxsize=4)
-def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[_Pair, ...]:
-    return tuple((Sandbox(config), Sandbox(config)) for _ in range(workers))
+def _started(config: TracerConfig, process: int) -> list[_Pair]:
+    return []
+
+
+def _sandboxes(config: TracerConfig, count: int = 1) -> list[_Pair]:
+    pairs = _started(config, os.getpid())
+    pairs += [(Sandbox(config), Sandbox(config)) for _ in range(count - len(pairs))]
+    return pairs[:count]

@@ -95,6 +95,7 @@ class Sandbox:
     def __init__(self, config: TracerConfig | None = None, libraries: Sequence[str] = ()) -> None:
         self.config = config or TracerConfig()
         self._libraries = tuple(libraries)
+        self._lock = threading.Lock()  # one program at a time: replies do not say whose they are
         self._server: subprocess.Popen[bytes] | None = None
         self._tree: list[psutil.Process] = []
         self._environment = Environment("", "")
@@ -137,7 +138,8 @@ class Sandbox:
     @property
     def environment(self) -> Environment:
         """Return interpreter and isolation; start the server if needed."""
-        self._start()
+        with self._lock:
+            self._start()
         return self._environment
 
     def trace(self, program: Program, depth: int | None = None) -> Trace:
@@ -154,9 +156,10 @@ class Sandbox:
         limits = self.config.model_dump(exclude={"python", "isolation"})
         about = {"code": program.code, "name": program.name, "depth": depth, "again": again, "plain": plain}
         request = {**about, "limits": limits}
-        reply = self._exchange(request)
-        if reply is None and self._served > 1:
-            reply = self._exchange(request)  # an earlier program may have harmed the server
+        with self._lock:
+            reply = self._exchange(request)
+            if reply is None and self._served > 1:
+                reply = self._exchange(request)  # an earlier program may have harmed the server
         return problem_writer()("killed", f"{program.name}: ended the sandbox's server") if reply is None else reply
 
     def _exchange(self, request: dict[str, Any]) -> bytes | None:

@@ -16,7 +16,7 @@ from itertools import repeat
 from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.execution.pool import Outcome
-from remedy.data_gen.execution.program import ProgramError, Trace
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.splits import ALL
 from remedy.data_gen.tasks import Drawn
@@ -147,7 +147,7 @@ def executions(
         drawn_executions = (
             Execution(i, split, item, _checked(item, outcome)) for i, item, outcome in zip(positions, drawn, outcomes)
         )
-        return [_placed(_encoded(execution, data), data) for execution in drawn_executions]
+        return [_numbered(_encoded(execution, data), data) for execution in drawn_executions]
 
 
 @lru_cache(maxsize=24)
@@ -236,39 +236,41 @@ def collector_paused() -> Iterator[None]:
 
 
 def _marked(drawn: Drawn, data: DataConfig) -> Drawn:
-    if not isinstance(data.reveal.at, float):
+    share = data.reveal.at
+    if not isinstance(share, float):
         return drawn
-    if drawn.trace is None:
-        return drawn._replace(program=draw_marks(drawn.program, data.reveal.at, drawn.key))
-    frames = drawn.trace.frames
-    program = draw_marks(drawn.program, data.reveal.at, drawn.key, [frame.line for frame in frames if frame.source])
-    lines = program.physical_lines()
-    frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in frames]
-    return drawn._replace(program=program, trace=replace(drawn.trace, program=program, frames=frames))
+    among = None if drawn.trace is None else [frame.line for frame in drawn.trace.frames if frame.source]
+    program = draw_marks(drawn.program, share, drawn.key, among)
+    return drawn._replace(program=program, trace=drawn.trace and _with_lines(drawn.trace, program))
 
 
 def _encoded(execution: Execution, data: DataConfig) -> Execution:
     if not data.encode_source:
         return execution
-    program, outcome = execution.drawn.program, execution.outcome
-    program = replace(program, code=encoded_source(program.code, data.string_encoding))
-    if isinstance(outcome, Trace):
-        lines = program.physical_lines()
-        frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in outcome.frames]
-        outcome = replace(outcome, program=program, frames=frames)
-    return replace(execution, drawn=execution.drawn._replace(program=program), outcome=outcome)
+    program = execution.drawn.program
+    return _with_program(execution, replace(program, code=encoded_source(program.code, data.string_encoding)))
 
 
-def _placed(execution: Execution, data: DataConfig) -> Execution:
+def _numbered(execution: Execution, data: DataConfig) -> Execution:
     if data.first_line == 1:
         return execution
     low, high = data.first_lines()
     drawn = rng.bits(rng.key(execution.drawn.key, rng.FIRST_LINE, 0), 0)
-    program = replace(execution.trace.program, first_line=low + rng.below(drawn, high - low + 1))
+    first_line = low + rng.below(drawn, high - low + 1)
+    return _with_program(execution, replace(execution.drawn.program, first_line=first_line))
+
+
+def _with_program(execution: Execution, program: Program) -> Execution:
     outcome = execution.outcome
-    if isinstance(outcome, Trace):
-        outcome = replace(outcome, program=program)
+    outcome = _with_lines(outcome, program) if isinstance(outcome, Trace) else outcome
     return replace(execution, drawn=execution.drawn._replace(program=program), outcome=outcome)
+
+
+def _with_lines(trace: Trace, program: Program) -> Trace:
+    """Return the trace of a program whose lines are written anew."""
+    lines = program.physical_lines()
+    frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in trace.frames]
+    return replace(trace, program=program, frames=frames)
 
 
 def _checked(drawn: Drawn, outcome: Outcome) -> Outcome:

@@ -55,11 +55,9 @@ class ProgramIndex:
             number: shared / (len(shingles) + self._sizes[number] - shared) for number, shared in common.items()
         }
         best = max(similarity, key=lambda number: (similarity[number], -number), default=None)
-        return (
-            None
-            if best is None or similarity[best] < ALIKE
-            else Duplicate(self._labels[best], round(similarity[best], 3))
-        )
+        if best is None or similarity[best] < ALIKE:
+            return None
+        return Duplicate(self._labels[best], round(similarity[best], 3))
 
 
 def canonical(code: str) -> list[str]:

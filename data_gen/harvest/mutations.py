@@ -32,14 +32,14 @@ def _changed(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
     if len(same) > 2 and draw.random() < 0.3:
         return draw.choice(same)
     change = _CHANGES.get(type(value))
-    return value if change is None else change(value, pool, draw)
+    return value if change is None else change(value, draw)
 
 
-def _number(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
+def _number(value: Any, draw: random.Random) -> Any:
     return draw.choice([value + 1, value - 1, -value, value * 2, value + draw.randrange(2, 10), value // 2])
 
 
-def _text(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
+def _text(value: Any, draw: random.Random) -> Any:
     cut = draw.randrange(len(value) + 1)
     variants = [value[:cut] + value[cut + 1 :], value[cut:] + value[:cut], value[::-1], value[:cut] * 2 + value[cut:]]
     if isinstance(value, str):
@@ -47,7 +47,7 @@ def _text(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
     return draw.choice(variants)
 
 
-def _items(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
+def _items(value: Any, draw: random.Random) -> Any:
     items = list(value)
     cut = draw.randrange(len(items) + 1)
     way = draw.randrange(5)
@@ -64,7 +64,7 @@ def _items(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
     return type(value)(items)
 
 
-def _entries(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
+def _entries(value: Any, draw: random.Random) -> Any:
     entries = dict(value)
     for key in [draw.choice(list(entries))] if entries else []:
         if draw.random() < 0.3:
@@ -74,8 +74,8 @@ def _entries(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
     return entries
 
 
-_CHANGES: dict[type, Callable[[Any, Sequence[Any], random.Random], Any]] = {
-    bool: lambda value, pool, draw: not value,
+_CHANGES: dict[type, Callable[[Any, random.Random], Any]] = {
+    bool: lambda value, draw: not value,
     int: _number,
     float: _number,
     str: _text,

@@ -199,12 +199,9 @@ def _line(name: str, cells: Sequence[object]) -> str:
 
 
 def _row(name: str, counts: dict[str, Any]) -> str:
-    reason = (
-        [f"left out: {counts['left out']} is {counts['licence']}", *[""] * (len(_COLUMNS) - 1)]
-        if "left out" in counts
-        else []
-    )
-    return _line(name, reason or _figures(counts))
+    if "left out" not in counts:
+        return _line(name, _figures(counts))
+    return _line(name, [f"left out: {counts['left out']} is {counts['licence']}", *[""] * (len(_COLUMNS) - 1)])
 
 
 def _totals(everything: Sequence[dict[str, Any]]) -> Iterator[str]:

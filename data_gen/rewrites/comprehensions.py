@@ -18,7 +18,7 @@ class _Comprehensions(Hoister):
 
     used: Counter[str]
 
-    def visit_function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def visit_function(self, function: ast.FunctionDef) -> None:
         self.used = Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name))
         self.used.update(node.arg for node in ast.walk(function) if isinstance(node, ast.arg))
         super().visit_function(function)

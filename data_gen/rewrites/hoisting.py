@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import getitem, setitem
 from typing import Any
 
 from remedy.data_gen.rewrites.names import Names, looks_at_names
@@ -169,7 +168,7 @@ def _fields(node: ast.AST, *names: str) -> list[_Operand]:
 
 
 def _items(parts: Any) -> list[_Operand]:
-    return [(partial(getitem, parts, n), partial(setitem, parts, n)) for n in range(len(parts))]
+    return [(partial(parts.__getitem__, n), partial(parts.__setitem__, n)) for n in range(len(parts))]
 
 
 def temporaries(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +11,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from remedy.data_gen.context_window import Memory
 from remedy.data_gen.tasks import TASKS, Task
+from remedy.data_gen.traces.frames import Format
 from remedy.data_gen.traces.render import FORMATS, FormatName
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
@@ -72,16 +73,16 @@ class DataConfig(Settings):
         if not self.context and not self.task.has_sessions:
             yield f"task {self.task.kind} needs its program: remove `context: false`"
         if self.reveal.answer_only and not form.answers_only:
-            able = ", ".join(name for name, candidate in FORMATS.items() if candidate.answers_only)
+            able = _formats(lambda other: other.answers_only)
             yield f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
-        able = ", ".join(name for name, candidate in FORMATS.items() if candidate.closes_frames or candidate.one_token)
         if self.memory is not None and not (form.closes_frames or form.one_token):
+            able = _formats(lambda other: other.closes_frames or other.one_token)
             yield (
                 f"memory {self.memory}: nothing that a model writes in the {self.format} format says where a frame ends: use {able}, "
                 "or remove memory"
             )
-        able = ", ".join(name for name, candidate in FORMATS.items() if candidate.closes_frames and candidate.events)
         if self.memory is not None and self.memory.open_calls and not form.events:
+            able = _formats(lambda other: other.closes_frames and other.events)
             yield (
                 f"memory.open_calls: the {self.format} format writes no events, so that no frame says what is called or returns: use "
                 f"{able}, or memory {self.memory.frames}"
@@ -114,6 +115,10 @@ class DataConfig(Settings):
     def writes_sessions(self) -> bool:
         """Say if the format writes sessions where the task has them."""
         return FORMATS[self.format].session
+
+
+def _formats(able: Callable[[Format], bool]) -> str:
+    return ", ".join(name for name, form in FORMATS.items() if able(form))
 
 
 def read_stored_run(path: Path) -> dict[str, Any]:

@@ -156,9 +156,7 @@ class _Closure:
         statement = module.statements[numbers[0]] if len(numbers) == 1 else None
         if not isinstance(statement, ast.Import | ast.ImportFrom):
             return None
-        alias = next(
-            candidate for candidate in statement.names if (candidate.asname or candidate.name.split(".")[0]) == name
-        )
+        alias = _alias(statement, name)
         if isinstance(statement, ast.Import):
             return self._read(alias.name) if alias.asname or "." not in alias.name else None
         source = self._read(target := _target(module, statement))
@@ -166,9 +164,7 @@ class _Closure:
         return None if is_bound else self._read(f"{target}.{alias.name}")
 
     def _import(self, module: Module, statement: ast.Import | ast.ImportFrom, name: str) -> None:
-        [alias] = [
-            candidate for candidate in statement.names if (candidate.asname or candidate.name.split(".")[0]) == name
-        ][:1]
+        alias = _alias(statement, name)
         written = f" as {alias.asname}" if alias.asname and alias.asname != alias.name else ""
         if isinstance(statement, ast.Import):
             self._whole(alias.name, f"import {alias.name}{written}", name, f"import {name}" if not written else "")
@@ -216,6 +212,10 @@ def _attributes(statement: ast.stmt, module: str, inside: set[str]) -> list[ast.
     if mentions > len(accesses) or module in inside:
         raise Refused("a whole module of its package")
     return accesses
+
+
+def _alias(statement: ast.Import | ast.ImportFrom, name: str) -> ast.alias:
+    return next(alias for alias in statement.names if (alias.asname or alias.name.split(".")[0]) == name)
 
 
 def _target(module: Module, statement: ast.ImportFrom) -> str:

@@ -115,11 +115,11 @@ class InSight:
         unneeded = self._calls.take(self._closed, event)
         self._closed += 1
         oldest = self._closed - self._memory.frames
-        needed = self._calls.frames
+        needed_frames = self._calls.frames
         forgotten = [
             number
             for number in {*unneeded, oldest - 1}
-            if number < oldest and number in self._numbers and number not in needed
+            if number < oldest and number in self._numbers and number not in needed_frames
         ]
         for number in forgotten:
             del self._numbers[number]

@@ -87,11 +87,11 @@ class Mixture:
 
 def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the part of each position, the one furthest behind, and its earlier turns."""
-    taken, share = np.zeros(len(weights), np.int64), np.array(weights)
+    turns_taken, share = np.zeros(len(weights), np.int64), np.array(weights)
     turns, before = [], []
     for position in range(1, sum(weights) + 1):
-        turn = int(np.argmax(share * position - taken * sum(weights)))
+        turn = int(np.argmax(share * position - turns_taken * sum(weights)))
         turns.append(turn)
-        before.append(int(taken[turn]))
-        taken[turn] += 1
+        before.append(int(turns_taken[turn]))
+        turns_taken[turn] += 1
     return np.array(turns), np.array(before)

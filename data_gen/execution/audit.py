@@ -91,8 +91,8 @@ def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = 
             return
         stop(kind, f"{deeds[kind]} ({event})")
 
-    for kind, places in _SILENT.items():
-        for module, names in places:
+    for kind, modules in _SILENT.items():
+        for module, names in modules:
             for name in names:
                 if hasattr(module, name):
                     setattr(module, name, _refusal(kind, f"{_DEEDS[kind]} ({name})", stop))

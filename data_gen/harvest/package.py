@@ -145,7 +145,7 @@ def _candidates(package: Package, calls: Mapping[str, Calls], jobs: Jobs, output
 
 def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, output: Harvest) -> None:
     """Choose the calls of each function: seen ones, then different results, first."""
-    arguments = {function.name: _tried(function, options) for function in functions}
+    arguments = {function.name: _arguments_to_try(function, options) for function in functions}
     by_module: dict[str, list[_Function]] = {}
     for function in functions:
         by_module.setdefault(function.module.name, []).append(function)
@@ -162,7 +162,7 @@ def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, output
                 function.calls = _selected(calls, outcomes or [], options.calls, output)
 
 
-def _tried(function: _Function, options: Options) -> dict[str, bool]:
+def _arguments_to_try(function: _Function, options: Options) -> dict[str, bool]:
     most = 4 * options.calls
     seen = function.seen[:: -(-len(function.seen) // most)]  # from all over the tests
     more = 3 * options.calls - len(seen)

@@ -197,8 +197,8 @@ def _package(
 
 def _modules(root: Path, paths: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     files_by_name = dict[str, Path]()
-    for place in paths:
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+    for top in paths:
+        for path in sorted(top.rglob("*.py")) if top.is_dir() else [top]:
             inner = path.relative_to(root).with_suffix("").parts
             parts = inner[:-1] if inner[-1] == "__init__" else inner
             is_code = not any(part in _NO_CODE or part.startswith("test_") for part in parts)

@@ -45,12 +45,12 @@ def rewrites_of(rewriting: str) -> tuple[str, ...]:
     return tuple(REWRITES) if rewriting == "all" else (REWRITES.check(rewriting),)
 
 
-def _known(rewriting: str) -> str:
+def _check_rewriting(rewriting: str) -> str:
     rewrites_of(rewriting)
     return rewriting
 
 
-Rewriting = Annotated[str, AfterValidator(_known)]
+Rewriting = Annotated[str, AfterValidator(_check_rewriting)]
 """One rewrite, `all` of them, or `none`: the program as it is."""
 
 

@@ -58,7 +58,7 @@ class CompositionTask(Task):
     """Test programs that have at least one held-out pair, or none, as in training; null: drawn as if none were held out."""
 
     @model_validator(mode="after")
-    def _known(self) -> CompositionTask:
+    def _settings_exist(self) -> CompositionTask:
         low, high = self.depth_range()
         if not 1 <= low <= high <= 8:
             raise ValueError(f"depth must lie in 1..8, got {shown(self.depth)}")
@@ -159,7 +159,8 @@ class CompositionTask(Task):
         ordered = sorted(space, key=lambda composed: rng.mix(text_hash(composed.identity) + seed))
         chosen = [ordered[index % len(ordered)] for index in indices]
         return [
-            self._made(split, index, composed, text_hash(composed.identity)) for index, composed in zip(indices, chosen)
+            self._drawn_from(split, index, composed, text_hash(composed.identity))
+            for index, composed in zip(indices, chosen)
         ]
 
     def _drawn(self, split: str, index: int, seed: int) -> Drawn:
@@ -171,9 +172,9 @@ class CompositionTask(Task):
                 break
         else:
             raise too_few_programs(self, split)
-        return self._made(split, index, composed, key)
+        return self._drawn_from(split, index, composed, key)
 
-    def _made(self, split: str, index: int, composed: Composition, key: int) -> Drawn:
+    def _drawn_from(self, split: str, index: int, composed: Composition, key: int) -> Drawn:
         flatten, functions = int(self.flatten), " ".join(composed.functions)
         slices: dict[str, int | str] = {
             "family": self.family,

@@ -49,8 +49,8 @@ def traced_once(programs: Sequence[Program], tracer: TracerConfig, workers: int 
 
 def cache_folder() -> Path | None:
     """Return the folder of cached outcomes, or None."""
-    if (named := os.environ.get(VARIABLE)) is not None:
-        return Path(named) if named else None
+    if (folder := os.environ.get(VARIABLE)) is not None:
+        return Path(folder) if folder else None
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cwm-remedy"
 
 

@@ -16,6 +16,15 @@ from typing import Any
 from remedy.data_gen.rewrites.names import Names, looks_at_names
 
 _STOPS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+_OWN = {
+    ast.AnnAssign: "value",
+    ast.Assign: "value",
+    ast.Expr: "value",
+    ast.Return: "value",
+    ast.If: "test",
+    ast.For: "iter",
+}
+"""The expression that a statement evaluates first."""
 _FIELDS = ("body", "orelse", "finalbody")
 _COMPUTED = (
     *(ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.IfExp, ast.JoinedStr, ast.Subscript, ast.UnaryOp),
@@ -66,27 +75,20 @@ class Hoister:
         return result
 
     def _statement(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return
+        key = _OWN.get(type(statement), "")
         match statement:
-            case ast.Return(value=ast.expr()) | ast.Assign() | ast.Expr() | ast.AnnAssign(value=ast.expr()):
-                self._own(statement, "value")
             case ast.AugAssign(target=ast.Name(id=name)) if name not in self.names.shared:
-                self._own(statement, "value")
-            case ast.If():
-                self._own(statement, "test")
-            case ast.For():
-                self._own(statement, "iter")
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return
+                key = "value"
+        own = getattr(statement, key, None)
+        if own is not None and not any(isinstance(node, _STOPS) for node in ast.walk(own)):
+            setattr(statement, key, self.part(own, None))
         for field in _FIELDS:
             if inner := getattr(statement, field, None):
                 setattr(statement, field, self.block(inner))
         for case in [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]:
             case.body = self.block(case.body)
-
-    def _own(self, statement: ast.stmt, field: str) -> None:
-        expression: ast.expr = getattr(statement, field)
-        if not any(isinstance(node, _STOPS) for node in ast.walk(expression)):
-            setattr(statement, field, self.part(expression, None))
 
     def part(self, expression: ast.expr, parent: ast.expr | None) -> ast.expr:
         """Return the expression after its wanted parts have moved, or its replacement."""

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.program import Program, ProgramError, Trace, TraceLimits
 from remedy.data_gen.execution.replies import read
 from remedy.data_gen.execution.sandbox import Environment, Sandbox, TracerConfig
-from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.tracer import trace
 
 Outcome = Trace | ProgramError
 """A program's trace, or the error whose `kind` says why there is none."""
@@ -132,14 +132,8 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
 
 
 def _in_process(program: Program, config: TracerConfig, depth: int | None, again: bool, plain: bool) -> Trace:
-    limits = TraceLimits(
-        config.max_frames,
-        config.max_value_characters,
-        config.unreadable == "placeholder",
-        config.objects == "attributes",
-    )
     with contextlib.redirect_stdout(io.StringIO()):  # what a program prints is no output of ours
-        return trace(program, limits, depth, again=again, plain=plain)
+        return trace(program, TraceLimits.of(config.model_dump()), depth, again=again, plain=plain)
 
 
 # By the process's id: a forked process must not talk to its parent's servers.

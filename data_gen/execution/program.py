@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MARKER = "# << START_OF_TRACE"
 _MARKER_RE = re.compile(r"(?<![ \t])[ \t]*" + re.escape(MARKER))  # looks at blanks once: linear
@@ -248,3 +248,25 @@ class Trace:
                 return number
             level += (event is Event.RETURN) - (event is Event.CALL)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLimits:
+    """Limits on frames and characters of values, and the values that may show."""
+
+    frames: int = 100_000
+    output: int = 16_000_000
+    unreadable: bool = True
+    """Whether a value whose repr raises may be shown."""
+    attributes: bool = False
+    """Whether objects without their own repr show attributes."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> TraceLimits:
+        """Read the limits from the settings of a `TracerConfig`."""
+        return cls(
+            settings["max_frames"],
+            settings["max_value_characters"],
+            settings["unreadable"] == "placeholder",
+            settings["objects"] == "attributes",
+        )

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from remedy.data_gen.execution import describe as describing
 from remedy.data_gen.execution.line_order import IS_KNOWN, LineOrder
-from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
+from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, TraceLimits, can_be_name
 from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
@@ -37,9 +37,8 @@ class Stop(BaseException):
 class Recorder:
     """Recorder of the first run of a program's entry.
 
-    `code`: the compiled program; `entry`: the marked function's part. `most_frames`, `most_characters` (of all values):
-    limits. `depth`: the deepest recorded call level, the entry's being 0. `refuses`: a value whose repr raises ends the
-    program. `attributes`: objects show attributes. `sealed`: the program is untrusted.
+    `code`: the compiled program; `entry`: the marked function's part. `depth`: the deepest recorded call level, the entry's being
+    0. `sealed`: the program is untrusted.
     """
 
     def __init__(
@@ -47,25 +46,22 @@ class Recorder:
         program: Program,
         code: types.CodeType,
         entry: types.CodeType | None,
-        most_frames: int,
-        most_characters: int,
+        limits: TraceLimits,
         depth: int | None,
-        refuses: bool,
-        attributes: bool,
         sealed: bool,
     ) -> None:
         self._program = program
-        self._describe = describing.attributes_describer(program.code) if attributes else describing.describe
+        self._describe = describing.attributes_describer(program.code) if limits.attributes else describing.describe
         self.describe = describing.end_describer(self._describe)
         self._settrace, self._gettrace = sys.settrace, sys.gettrace
-        self._most_characters = most_characters
+        self._most_characters = limits.output
         self._error: ProgramError | None = None
         self._builtins = dict(builtins.__dict__) if sealed else {}
         self._finished = False
         self._dropped = False
         self.raised = False
         """Whether an exception left the entry."""
-        self.unreadable = Unreadable(refuses)
+        self.unreadable = Unreadable(not limits.unreadable)
         self._starved = False
         """Whether the stack was too full to record a frame."""
         self._tracer_left: object = None
@@ -77,7 +73,7 @@ class Recorder:
         self._copies: dict[int, types.CodeType] = {}
         """Copies of the program's code, as `types.coroutine` makes, kept so that their ids stay theirs; `_codes` has the originals."""
         self._enter, self._stop, functions = self._trace_functions(
-            entry, most_frames, sys.maxsize if depth is None else depth
+            entry, limits.frames, sys.maxsize if depth is None else depth
         )
         self._functions = functions
         self._before = _state(functions) if sealed else []

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from remedy.data_gen.execution import audit as guard
 from remedy.data_gen.execution.folders import MOST_BYTES, MOST_FILES, remove, too_much
-from remedy.data_gen.execution.program import Program, ProgramError
-from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.program import Program, ProgramError, TraceLimits
+from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.execution.wire import problem_writer, receive, reply_writer, send
 
 if TYPE_CHECKING:
@@ -204,12 +204,7 @@ def _child(
 
     guard.install(folder, stop, walls is None or walls.metadata)
     try:
-        trace_limits = TraceLimits(
-            limits["max_frames"],
-            limits["max_value_characters"],
-            limits["unreadable"] == "placeholder",
-            limits["objects"] == "attributes",
-        )
+        trace_limits = TraceLimits.of(limits)
         traced = trace(
             program, trace_limits, request["depth"], untrusted=True, again=request["again"], plain=request["plain"]
         )

@@ -12,12 +12,11 @@ import contextlib
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from sys import exc_info
 
 from remedy.data_gen.execution.clock import clock_watched
 from remedy.data_gen.execution.describe import type_name
-from remedy.data_gen.execution.program import EntryPoint, Event, Frame, Program, ProgramError, Trace
+from remedy.data_gen.execution.program import EntryPoint, Event, Frame, Program, ProgramError, Trace, TraceLimits
 from remedy.data_gen.execution.recorder import RUNS_LATER, Recorder
 
 MODULE = "traced_program"
@@ -26,18 +25,6 @@ _FILE = f"<{MODULE}>"
 
 
 _PLACES, _STEP = 256, 93
-
-
-@dataclass(frozen=True, slots=True)
-class TraceLimits:
-    """Limits on frames and characters of values, and the values that may show."""
-
-    frames: int = 100_000
-    output: int = 16_000_000
-    unreadable: bool = True
-    """Whether a value whose repr raises may be shown."""
-    attributes: bool = False
-    """Whether objects without their own repr show attributes."""
 
 
 def trace(
@@ -64,17 +51,7 @@ def trace(
     in_the_way = _objects() if again else []
     entry = program.entry_point()
     code = _compiled(program)
-    recorder = Recorder(
-        program,
-        code,
-        _entry_code(program, code, entry),
-        limits.frames,
-        limits.output,
-        depth,
-        not limits.unreadable,
-        limits.attributes,
-        untrusted,
-    )
+    recorder = Recorder(program, code, _entry_code(program, code, entry), limits, depth, untrusted)
     module = types.ModuleType(MODULE)
     module.__dict__["__builtins__"] = builtins
     modules, previous_tracer = sys.modules, sys.gettrace()

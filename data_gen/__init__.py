@@ -1,1 +1,1 @@
-"""Programs, their traces, and the ways to write them. Imports no torch."""
+"""Programs, their traces, and ways to write them, without torch."""

@@ -1,4 +1,4 @@
-"""Card of a generated data set: sizes, slices, tokens by role, configuration and versions."""
+"""Card of a generated data set: sizes, slices, roles, configuration, versions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
         DamagedFile: a shard is missing or damaged.
     """
     counts: dict[str, Counter[str]] = {}
-    columns: dict[str, Counter[str]] = {}
+    slice_counts: dict[str, Counter[str]] = {}
     lengths: list[int] = []
     data_set = digest_of(read_manifest(directory))
     for shard in plan(config):
@@ -42,9 +42,9 @@ def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer
         split.update({Role(r["values"]).label: r["counts"] for r in pc.value_counts(roles).to_pylist()})
         lengths += pc.list_value_length(table["input_ids"]).to_pylist()
         for name in ("outcome", *(name for name in table.column_names if name not in _OWN)):
-            columns.setdefault(name, Counter()).update(map(str, table[name].to_pylist()))
+            slice_counts.setdefault(name, Counter()).update(map(str, table[name].to_pylist()))
     path = directory / CARD
-    text = _text(data, tokenizer, counts, columns, lengths)
+    text = _text(data, tokenizer, counts, slice_counts, lengths)
     replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
     return path
 
@@ -122,7 +122,7 @@ A state is the program's own word: what its values say of themselves, recorded i
 
 
 def size_category(examples: int) -> str:
-    """Return the hub's size category, such as `1K<n<10K`."""
+    """Return the hub's size category: `1K<n<10K`."""
     ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
     exponent = max(0, len(str(max(examples, 1))) - 3)
     return "n<1K" if not exponent else f"{ends[exponent - 1]}<n<{ends[exponent]}" if exponent < len(ends) else "n>1T"

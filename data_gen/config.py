@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +11,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.tasks import TASKS, Task
+from remedy.data_gen.traces.frames import Format
 from remedy.data_gen.traces.render import FORMATS, FormatName
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
@@ -24,7 +25,7 @@ HIGHEST_LINE = 1_000_000
 
 
 class DataConfig(Settings):
-    """Settings of generated data: `task` draws programs, the rest says how they are written."""
+    """Settings of generated data: `task` draws programs, the rest writes them."""
 
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
     """The programs; `kind` chooses the task."""
@@ -72,16 +73,16 @@ class DataConfig(Settings):
         if not self.context and not self.task.has_sessions:
             yield f"task {self.task.kind} needs its program: remove `context: false`"
         if self.reveal.answer_only and not form.answers_only:
-            able = ", ".join(name for name, candidate in FORMATS.items() if candidate.answers_only)
+            able = _formats(lambda other: other.answers_only)
             yield f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
-        able = ", ".join(name for name, candidate in FORMATS.items() if candidate.closes_frames or candidate.one_token)
         if self.memory is not None and not (form.closes_frames or form.one_token):
+            able = _formats(lambda other: other.closes_frames or other.one_token)
             yield (
                 f"memory {self.memory}: nothing that a model writes in the {self.format} format says where a frame ends: use {able}, "
                 "or remove memory"
             )
-        able = ", ".join(name for name, candidate in FORMATS.items() if candidate.closes_frames and candidate.events)
         if self.memory is not None and self.memory.open_calls and not form.events:
+            able = _formats(lambda other: other.closes_frames and other.events)
             yield (
                 f"memory.open_calls: the {self.format} format writes no events, so that no frame says what is called or returns: use "
                 f"{able}, or memory {self.memory.frames}"
@@ -108,17 +109,20 @@ class DataConfig(Settings):
         return reasons
 
     def first_lines(self) -> tuple[int, int]:
-        """Return the range of numbers of a first line."""
         return low_high(self.first_line)
 
     @property
     def writes_sessions(self) -> bool:
-        """Say if the format writes a session of commands where the task has one."""
+        """Say if the format writes sessions where the task has them."""
         return FORMATS[self.format].session
 
 
+def _formats(able: Callable[[Format], bool]) -> str:
+    return ", ".join(name for name, form in FORMATS.items() if able(form))
+
+
 def read_stored_run(path: Path) -> dict[str, Any]:
-    """Read a run's stored settings, if any, without interpreter and isolation of programs.
+    """Read a run's stored settings, without interpreter and isolation.
 
     Raises:
         ConfigError: as `read_stored`, or `data` is no section.

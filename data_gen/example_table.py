@@ -1,4 +1,4 @@
-"""Tables of examples, a row each, as shards hold them."""
+"""Tables of examples, a row each, as in shards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_OF_ROW, _MOST = 1 << 24, 1 << 32
 
 
 def check_footer(about: pq.FileMetaData, rows: int) -> None:
-    """Check the footer of a table of so many examples.
+    """Check the footer of a table of `rows` examples.
 
     Raises:
         ValueError: it has other rows or columns, or would be too large.
@@ -51,10 +51,10 @@ def check_footer(about: pq.FileMetaData, rows: int) -> None:
 
 
 def check_tokens(table: pa.Table) -> None:
-    """Check the columns of tokens that a table has.
+    """Check a table's columns of tokens.
 
     Raises:
-        ValueError: a value is null, a role is unknown, or an example's lists are not of one length.
+        ValueError: a value is null, a role is unknown, or an example's lists differ in length.
     """
     lists = {name: table[name].combine_chunks() for name in _PARALLEL if name in table.column_names}
     for name, column in lists.items():
@@ -74,7 +74,10 @@ def table_of(examples: Iterable[tuple[Example, Any]]) -> pa.Table:
 
 
 def table_of_arrays(arrays: TokenArrays, symbols: Sequence[str], indices: Sequence[int]) -> pa.Table:
-    """Make the same table from arrays of tokens. `symbols`: the texts of the ids after the special ones."""
+    """Make the same table from arrays of tokens.
+
+    `symbols`: texts of the ids after the special ones.
+    """
     inside = np.arange(arrays.ids.shape[1]) < arrays.lengths[:, None]
     ids, roles, frames = arrays.ids[inside], arrays.roles[inside], pa.array(arrays.frames[inside])
     texts = pa.array([*(special.value for special in Special), *symbols])

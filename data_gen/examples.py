@@ -1,10 +1,7 @@
-"""Examples as pure functions of (configuration, split, index): draw a program, execute it, write its trace.
+"""Examples as pure functions of (configuration, split, index).
 
-The hash of the *program* picks its split; an index whose candidate is of another split draws again. So splits are disjoint in
-every format, spacing and encoding.
-
-`reveal.max_tokens` needs a tokenizer, so the steps are separate: `executions`, `fit_to_budget`, `write`.
-`models.encoding.encoded_examples` does all three; `examples` is for data without such a limit.
+The hash of a program picks its split, so splits are disjoint in every format and encoding: an index whose candidate is of
+another split draws again.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from itertools import repeat
 from remedy import rng
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.execution.pool import Outcome
-from remedy.data_gen.execution.program import ProgramError, Trace
+from remedy.data_gen.execution.program import Program, ProgramError, Trace
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.splits import ALL
 from remedy.data_gen.tasks import Drawn
@@ -39,13 +36,15 @@ NO_RESULT = "raised"
 """Outcome of a program that raised, where the returned value alone is asked for."""
 NOT_RUN = ProgramError("not run", "not run")
 """Outcome of a program that is only drawn."""
+Count = Callable[[Sequence[Span]], int]
+"""Number of tokens of spans."""
 SAMPLE, LISTED = 50, 8
 """Given programs tried before an experiment, and failures listed, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Program at an index with its trace, or the error that says why there is none."""
+    """Program at an index, with its trace or the reason why there is none."""
 
     index: int
     split: str
@@ -64,7 +63,7 @@ class Execution:
 
     @property
     def answer(self) -> str:
-        """Return the program's result or exception as text; empty if it has none."""
+        """Return the program's result or exception as text, or ""."""
         if not isinstance(self.outcome, Trace):
             return ""
         if self.drawn.answer is not None:
@@ -81,9 +80,9 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Example: its spans, and `slices`, the properties that results are broken down by.
+    """Written example.
 
-    If the outcome is not `ok`, there is no trace, or none in `reveal.max_tokens`: the spans are the context alone.
+    `slices`: properties that results are broken down by. If the outcome is not `ok`, the spans are the context alone.
     """
 
     index: int
@@ -112,96 +111,108 @@ class Example:
 
 
 def example(data: DataConfig, split: str, index: int) -> Example:
-    """Make the example at one index; see `examples`."""
+    """Make the example at one index."""
     return examples(data, split, [index])[0]
 
 
-def examples(data: DataConfig, split: str, indices: Sequence[int], workers: int = 1) -> list[Example]:
-    """Make the examples at indices. `workers`: sandboxes that run given programs.
+def examples(
+    data: DataConfig, split: str, indices: Sequence[int], workers: int = 1, count: Count | None = None
+) -> list[Example]:
+    """Make the examples at indices.
 
     Raises:
-        ConfigError: as `executions`, or `reveal.max_tokens` is set, which needs a tokenizer: see `encoded_examples`.
+        ConfigError: as `executions` and `write`.
     """
     with collector_paused():
-        return [write(execution, data) for execution in executions(data, split, indices, workers)]
+        return [write(execution, data, count) for execution in executions(data, split, indices, workers)]
 
 
 def executions(
     data: DataConfig, split: str, indices: Sequence[int], workers: int = 1, run: bool = True
 ) -> list[Execution]:
-    """Execute the program at each index; not `run`, only draw it.
+    """Execute the program at each index; not `run`: only draw it.
 
     Raises:
-        ConfigError: the task has no program of this split, or none at an index; or `reveal.at` goes by marks, and none has any.
+        ConfigError: the task has no program of this split, or none at an index; or none has marks, which `reveal.at` needs.
     """
-    task, places = data.task, [int(index) for index in indices]
+    task, positions = data.task, [int(index) for index in indices]
     if data.reveal.at == "marks" and not task.has_marks():
         raise ConfigError(
             f"data.reveal.at marks: no line of {task.name} ends in `{MARK}` (rewrites drop comments): mark some, or give the share of "
             "lines to mark (0.25)"
         )
     with collector_paused():
-        drawn = [_marked(one, data) for one in task.draw(split, places, data.seed, data.writes_sessions)]
+        drawn = [_marked(item, data) for item in task.draw(split, positions, data.seed, data.writes_sessions)]
         outcomes = task.execute(drawn, allows_partial_trace(data.reveal), workers) if run else repeat(NOT_RUN)
-        done = (Execution(i, split, one, _checked(one, outcome)) for i, one, outcome in zip(places, drawn, outcomes))
-        return [_placed(_encoded(execution, data), data) for execution in done]
+        drawn_executions = (
+            Execution(i, split, item, _checked(item, outcome)) for i, item, outcome in zip(positions, drawn, outcomes)
+        )
+        return [_numbered(_encoded(execution, data), data) for execution in drawn_executions]
 
 
 @lru_cache(maxsize=24)
 def untraced(task: Task) -> tuple[str, ...]:
-    """Trace a sample of given programs, and return a message on those without a trace, if any.
+    """Trace a sample of given programs; return lines on those without a trace.
 
     Raises:
         UserError: none has a trace, or no sandbox can be started.
     """
     count = task.count(ALL) or 0
-    tried = executions(DataConfig(task=task), ALL, range(0, count, count // SAMPLE + 1))
-    problems = [f"{execution.kind}: {execution.outcome}" for execution in tried if execution.kind != "ok"]
-    summary = f"{task.name}: {len(problems)} of {len(tried)} programs that were tried have no trace"
+    sample = executions(DataConfig(task=task), ALL, range(0, count, count // SAMPLE + 1))
+    problems = [f"{execution.kind}: {execution.outcome}" for execution in sample if execution.kind != "ok"]
+    summary = f"{task.name}: {len(problems)} of {len(sample)} programs that were tried have no trace"
     lines = (f"{summary}; correct them, or they are left out:", *problems[:LISTED])
-    if tried and len(problems) == len(tried):
+    if sample and len(problems) == len(sample):
         raise UserError("\n".join(lines))
     return lines if problems else ()
 
 
-def fit_to_budget(
-    execution: Execution, data: DataConfig, count: Callable[[Sequence[Span]], int]
-) -> RevealConfig | None:
-    """Choose the densest reveal with at most `reveal.max_tokens` tokens, as `count` says; None if none fits.
+def write(execution: Execution, data: DataConfig, count: Count | None = None) -> Example:
+    """Write an execution's example in the densest reveal within `reveal.max_tokens`.
 
-    Without a limit or a trace, it is the configured one.
-    """
-    if data.reveal.max_tokens is None or execution.kind != "ok":
-        return data.reveal
-    return densest_reveal(execution.trace, data.reveal, lambda reveal: count(_rendered(execution, data, reveal).spans))
-
-
-def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = None) -> Example:
-    """Write the example of an execution, by default with the configured reveal.
+    `count`: counts the tokens of spans. Without a trace that fits, the context is written alone.
 
     Raises:
-        ConfigError: `reveal.max_tokens` is set and no reveal is given.
+        ConfigError: `reveal.max_tokens` is set and `count` is not given.
     """
-    if reveal is None:
-        if data.reveal.max_tokens is not None:
-            raise ConfigError("data.reveal.max_tokens is in tokens: nothing here knows a tokenizer to count them with")
-        reveal = data.reveal
-    if execution.kind != "ok":
-        return write_context(execution, data, execution.kind)
-    if reveal.answer_only and execution.trace.raised:
-        return write_context(execution, data, NO_RESULT)
-    return _example(execution, data, _rendered(execution, data, reveal), reveal, "ok")
-
-
-def write_context(execution: Execution, data: DataConfig, outcome: str) -> Example:
-    """Write an example of the context alone, for a program whose trace is not written."""
-    whole = _rendered(execution, data, data.reveal)
-    given = Rendered([span for span in whole.spans if span.role is Role.CONTEXT], [])
-    return _example(execution, data, given, data.reveal, outcome)
+    outcome, limited = execution.kind, data.reveal.max_tokens is not None
+    if limited and count is None:
+        raise ConfigError("data.reveal.max_tokens is in tokens: nothing here knows a tokenizer to count them with")
+    fitting: RevealConfig | None = data.reveal
+    if count is not None and limited and outcome == "ok":
+        fitting = densest_reveal(
+            execution.trace, data.reveal, lambda reveal: count(_rendered(execution, data, reveal).spans)
+        )
+    if fitting is None:
+        outcome = OVER_BUDGET
+    elif outcome == "ok" and fitting.answer_only and execution.trace.raised:
+        outcome = NO_RESULT
+    reveal = fitting if fitting is not None and outcome == "ok" else data.reveal
+    written = _rendered(execution, data, reveal)
+    if outcome != "ok":
+        written = Rendered([span for span in written.spans if span.role is Role.CONTEXT], [])
+    drawn, trace = execution.drawn, execution.trace
+    slices = {**drawn.slices, **data.task.slices_of(trace), "frame_count": len(trace.frames)}
+    if limited:
+        slices["reveal"] = describe(reveal) if outcome == "ok" else "none"
+    return Example(
+        execution.index,
+        execution.split,
+        *written,
+        execution.answer,
+        trace,
+        drawn.identity,
+        slices,
+        drawn.identity if drawn.cluster is None else drawn.cluster,
+        outcome,
+        drawn.answer_in_state,
+        reveal,
+        drawn.returns,
+    )
 
 
 def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenArrays | None:
-    """Make examples as arrays if the task can do so without spans; else None."""
+    """Make examples as arrays, if the task can, or return None."""
     if data.format != "symbolic" or data.reveal.max_tokens is not None:
         return None
     return data.task.token_arrays(split, indices, data.seed, data.reveal, data.context)
@@ -209,7 +220,7 @@ def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenA
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: traces are many objects without cycles, and a search costs as much as making them."""
+    """Pause the garbage collector, since traces are many objects without cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -225,42 +236,41 @@ def collector_paused() -> Iterator[None]:
 
 
 def _marked(drawn: Drawn, data: DataConfig) -> Drawn:
-    """Put the marks of `reveal.at` into the program."""
-    if not isinstance(data.reveal.at, float):
+    share = data.reveal.at
+    if not isinstance(share, float):
         return drawn
-    if drawn.trace is None:
-        return drawn._replace(program=draw_marks(drawn.program, data.reveal.at, drawn.key))
-    frames = drawn.trace.frames
-    program = draw_marks(drawn.program, data.reveal.at, drawn.key, [frame.line for frame in frames if frame.source])
-    lines = program.physical_lines()
-    frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in frames]
-    return drawn._replace(program=program, trace=replace(drawn.trace, program=program, frames=frames))
+    among = None if drawn.trace is None else [frame.line for frame in drawn.trace.frames if frame.source]
+    program = draw_marks(drawn.program, share, drawn.key, among)
+    return drawn._replace(program=program, trace=drawn.trace and _with_lines(drawn.trace, program))
 
 
 def _encoded(execution: Execution, data: DataConfig) -> Execution:
-    """Encode the string literals of the program (`encode_source`)."""
     if not data.encode_source:
         return execution
-    program, outcome = execution.drawn.program, execution.outcome
-    program = replace(program, code=encoded_source(program.code, data.string_encoding))
-    if isinstance(outcome, Trace):
-        lines = program.physical_lines()
-        frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in outcome.frames]
-        outcome = replace(outcome, program=program, frames=frames)
-    return replace(execution, drawn=execution.drawn._replace(program=program), outcome=outcome)
+    program = execution.drawn.program
+    return _with_program(execution, replace(program, code=encoded_source(program.code, data.string_encoding)))
 
 
-def _placed(execution: Execution, data: DataConfig) -> Execution:
-    """Draw the number of the program's first line (`first_line`)."""
+def _numbered(execution: Execution, data: DataConfig) -> Execution:
     if data.first_line == 1:
         return execution
     low, high = data.first_lines()
     drawn = rng.bits(rng.key(execution.drawn.key, rng.FIRST_LINE, 0), 0)
-    program = replace(execution.trace.program, first_line=low + rng.below(drawn, high - low + 1))
+    first_line = low + rng.below(drawn, high - low + 1)
+    return _with_program(execution, replace(execution.drawn.program, first_line=first_line))
+
+
+def _with_program(execution: Execution, program: Program) -> Execution:
     outcome = execution.outcome
-    if isinstance(outcome, Trace):
-        outcome = replace(outcome, program=program)
+    outcome = _with_lines(outcome, program) if isinstance(outcome, Trace) else outcome
     return replace(execution, drawn=execution.drawn._replace(program=program), outcome=outcome)
+
+
+def _with_lines(trace: Trace, program: Program) -> Trace:
+    """Return the trace of a program whose lines are written anew."""
+    lines = program.physical_lines()
+    frames = [replace(frame, source=lines[frame.line - 1]) if frame.source else frame for frame in trace.frames]
+    return replace(trace, program=program, frames=frames)
 
 
 def _checked(drawn: Drawn, outcome: Outcome) -> Outcome:
@@ -281,25 +291,4 @@ def _rendered(execution: Execution, data: DataConfig, reveal: RevealConfig) -> R
         context=data.context,
         string_encoding=data.string_encoding,
         seed=execution.drawn.key,
-    )
-
-
-def _example(execution: Execution, data: DataConfig, written: Rendered, reveal: RevealConfig, outcome: str) -> Example:
-    drawn, trace = execution.drawn, execution.trace
-    slices = {**drawn.slices, **data.task.slices_of(trace), "frame_count": len(trace.frames)}
-    if data.reveal.max_tokens is not None:
-        slices["reveal"] = describe(reveal) if outcome == "ok" else "none"
-    return Example(
-        execution.index,
-        execution.split,
-        *written,
-        execution.answer,
-        trace,
-        drawn.identity,
-        slices,
-        drawn.identity if drawn.cluster is None else drawn.cluster,
-        outcome,
-        drawn.answer_in_state,
-        reveal,
-        drawn.returns,
     )

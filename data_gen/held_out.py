@@ -12,10 +12,10 @@ from remedy.settings import ConfigError
 
 
 def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
-    """Refuse held-out values, perhaps misspelt, that no source of training would have anyway.
+    """Refuse held-out values that no source of training would have anyway.
 
     Raises:
-        ValueError: naming the setting, the value and why.
+        ValueError: naming the setting, value and reason.
     """
     reasons: dict[tuple[str, Any], list[str]] = {}
     for data in sources:
@@ -29,12 +29,12 @@ def refuse_held_out_in_vain(sources: Iterable[DataConfig]) -> None:
 
 
 def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, DataConfig]]) -> None:
-    """Refuse values that some sources of a run hold out and others do not: reports go by `data`.
+    """Refuse values that some sources of a run hold out and others do not.
 
-    `sources`: each with the place in the configuration that changes it from `data`.
+    `sources`: each with its place in the configuration.
 
     Raises:
-        ValueError: naming the place, the setting, the value and what to do.
+        ValueError: naming the place, setting and value.
     """
     whole = set(data.task.held_out())
     for where, source in sources:
@@ -54,7 +54,7 @@ def refuse_held_out_of_a_part(data: DataConfig, sources: Iterable[tuple[str, Dat
 
 
 def draws_other_pairs(trained: DataConfig, other: DataConfig) -> bool:
-    """Say if a training holds out pairs that another configuration draws differently."""
+    """Say if a training holds out other pairs than another configuration draws."""
     first, second = ((data.seed, data.task.symbols()) for data in (trained, other))
     return bool(getattr(trained.task, "held_out_pairs", 0) and first[1] and second[1] and first != second)
 

@@ -56,7 +56,7 @@ class FrameEvents:
             form = (token, Special.ACTION_SEP, *value, Special.FRAME_SEP)
             self._forms[tuple(special_ids[special] for special in form)] = event
 
-    def of(self, frame: Sequence[int]) -> Event | None:
+    def event_of(self, frame: Sequence[int]) -> Event | None:
         """Return the event of a whole frame; None if its special tokens match none."""
         event = self._forms.get(tuple(token for token in frame if token in self._specials))
         return event if event is not None and frame[0] in self._specials else None
@@ -77,19 +77,19 @@ class _OpenCalls:
 
     def take(self, number: int, event: Event | None) -> list[int]:
         """Add a frame and return the numbers of frames that no open call needs."""
-        over: list[int] = []
+        unneeded: list[int] = []
         if event is Event.CALL:
             self._stack.append([])
         elif event is Event.LINE:
-            over, self._stack[-1] = self._stack[-1][1:], self._stack[-1][:1]
+            unneeded, self._stack[-1] = self._stack[-1][1:], self._stack[-1][:1]
         elif event is Event.RETURN and len(self._stack) > 1:
-            over = self._stack.pop()
+            unneeded = self._stack.pop()
         elif event is not Event.EXCEPTION:
             return []
         self._stack[-1].append(number)
         self.frames.add(number)
-        self.frames.difference_update(over)
-        return over
+        self.frames.difference_update(unneeded)
+        return unneeded
 
 
 class RememberedFrames:
@@ -114,14 +114,14 @@ class RememberedFrames:
     def close(self, frame: Sequence[int]) -> list[int]:
         """Add the next frame, by its tokens, and return the numbers of forgotten frames."""
         self._numbers[self._closed] = None
-        over = self._calls.take(self._closed, self._events.of(frame) if self._events else None)
+        unneeded = self._calls.take(self._closed, self._events.event_of(frame) if self._events else None)
         self._closed += 1
         oldest = self._closed - self._memory.frames
-        needed = self._calls.frames
+        needed_frames = self._calls.frames
         forgotten = [
             number
-            for number in {*over, oldest - 1}
-            if number < oldest and number in self._numbers and number not in needed
+            for number in {*unneeded, oldest - 1}
+            if number < oldest and number in self._numbers and number not in needed_frames
         ]
         for number in forgotten:
             del self._numbers[number]

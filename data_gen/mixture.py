@@ -1,6 +1,6 @@
-"""Mixture of data: the part of the i-th example, and its index in that part, as a function of i alone.
+"""Mixture of data: the i-th example's part and index, from i alone.
 
-Parts take turns in a fixed pattern, spread evenly and as long as the sum of their weights: no example is skipped or repeated.
+Parts take turns in a fixed pattern: no example is skipped or repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_SEEDS = 1 << 22
 
 
 class Part(Settings):
-    """A part of a mixture."""
+    """Part of a mixture."""
 
     weight: int = Field(default=1, ge=1, le=LONGEST)
     """Its share of the examples is this over the sum of all weights."""
@@ -32,7 +32,10 @@ class Part(Settings):
 
 
 class Source(NamedTuple):
-    """Resolved part. `examples`: of its split, after which it repeats; None: unlimited."""
+    """Resolved part.
+
+    `examples`: of its split, after which it repeats; None: unlimited.
+    """
 
     name: str
     weight: int
@@ -40,7 +43,7 @@ class Source(NamedTuple):
     examples: int | None
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Source numbers and indices of examples; (N,) each."""
 
     sources: npt.NDArray[np.int64]
@@ -50,10 +53,10 @@ class Place(NamedTuple):
 class Mixture:
     """Sources of a run and their turns; without parts, the run's own data.
 
-    `data_seed`: unlimited sources begin at `data_seed` x `STRIDE`, limited ones are read in an order that it draws.
+    `data_seed`: unlimited sources begin at `data_seed` x `STRIDE`; it orders limited ones.
 
     Raises:
-        ConfigError: a part's changes do not validate; the message names the part.
+        ConfigError: a part's changes do not validate.
     """
 
     def __init__(self, data: DataConfig, parts: Mapping[str, Part], data_seed: int = 0, split: str = "train") -> None:
@@ -69,8 +72,8 @@ class Mixture:
             if source.examples
         }
 
-    def place(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Place:
-        """Find the source and index of the examples at these positions of the mixture."""
+    def locate(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Location:
+        """Find the source and index of the examples at these positions."""
         block, offset = np.divmod(np.asarray(numbers, dtype=np.int64), len(self.part_of))
         sources = self.part_of[offset]
         weights = np.array([source.weight for source in self.sources])
@@ -79,16 +82,16 @@ class Mixture:
         for number, order in self.orders.items():
             mine = sources == number
             drawn[mine] = order[indices[mine] % len(order)]
-        return Place(sources, drawn)
+        return Location(sources, drawn)
 
 
 def _interleave(weights: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the part of each position, always the one furthest behind its share, and its earlier turns."""
-    given, share = np.zeros(len(weights), np.int64), np.array(weights)
+    """Return the part of each position, the one furthest behind, and its earlier turns."""
+    turns_taken, share = np.zeros(len(weights), np.int64), np.array(weights)
     turns, before = [], []
     for position in range(1, sum(weights) + 1):
-        turn = int(np.argmax(share * position - given * sum(weights)))
+        turn = int(np.argmax(share * position - turns_taken * sum(weights)))
         turns.append(turn)
-        before.append(int(given[turn]))
-        given[turn] += 1
+        before.append(int(turns_taken[turn]))
+        turns_taken[turn] += 1
     return np.array(turns), np.array(before)

@@ -13,7 +13,7 @@ from remedy.settings import UserError
 
 
 def prompt_spans(program: Program, data: DataConfig) -> list[Span]:
-    """Write a program's context: its text and, in seeded formats, the entry's first frame with an empty state.
+    """Write a program's context: its text and, in seeded formats, its first frame.
 
     Raises:
         UserError: the entry has parameters, whose values only a run tells.

@@ -1,7 +1,4 @@
-"""Roles: a written trace is a list of spans, and every span has a role.
-
-Supervision, sparse states, forcing, errors and costs are choices over roles: no later stage parses text again.
-"""
+"""Roles: a written trace is a list of spans, and every span has a role."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from remedy.registry import Registry, one_of
 
 
 class Role(IntEnum):
-    """Kind of a trace's token. The values are stored in data sets: append, never renumber."""
+    """Kind of a token; the stored values are never renumbered."""
 
     CONTEXT = 0
     """Given, never written by a model: the program's source and the seeded first frame."""
@@ -31,7 +28,6 @@ class Role(IntEnum):
 
     @property
     def label(self) -> str:
-        """Return its name in configurations, records and reports."""
         return self.name.lower()
 
     @property
@@ -51,7 +47,7 @@ PAD_ROLE = -1
 
 
 class Special(Enum):
-    """Special token: an id, never text, so that no source can forge it by spelling its name."""
+    """Special token: an id, never text, so that no source can forge it."""
 
     PAD = "<|pad|>"
     BEGIN_OF_TEXT = "<|begin_of_text|>"
@@ -87,8 +83,8 @@ CWM_IDS: dict[Special, int] = {
 class Span(NamedTuple):
     """Piece of text, or one special token, with its role.
 
-    `frame`: index of its trace frame, -1 in the context. `string`: the text of a string value, which tokenizers may cut into
-    characters.
+    `frame`: index of its trace frame, -1 in the context. `string`: it is a string value's text, which tokenizers may cut
+    into characters.
     """
 
     role: Role
@@ -98,5 +94,5 @@ class Span(NamedTuple):
 
 
 def spans_text(spans: list[Span], separator: str = "") -> str:
-    """Join spans for people to read, special tokens by name."""
+    """Join spans for people, special tokens by name."""
     return separator.join(s.piece.value if isinstance(s.piece, Special) else s.piece for s in spans)

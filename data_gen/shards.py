@@ -1,7 +1,7 @@
 """Parquet shards of examples, for `datasets.load_dataset` and for training.
 
-A shard is a function of the configuration and its number, and gets its name when it is whole. So processes and machines can share
-the work, with the same bytes, and an interrupted run continues.
+A shard is a function of the configuration and its number, named when it is complete: processes share the work, and an
+interrupted run continues.
 """
 
 from __future__ import annotations
@@ -102,7 +102,6 @@ class Shard(NamedTuple):
 
 
 def plan(config: WriteConfig) -> list[Shard]:
-    """List the shards of a data set."""
     shards = []
     for split in sorted(config.splits):
         count = config.splits[split]
@@ -123,14 +122,14 @@ def write(
     workers: int = 1,
     overwrite: bool = False,
 ) -> Iterator[Shard]:
-    """Write a part's missing and damaged shards, and yield each when it is in place.
+    """Write the missing and damaged shards, and yield each when it is complete.
 
-    `part` (i, N): every N-th shard from the i-th. `encode` must be picklable if `workers` > 1. `overwrite`: delete shards of another
-    configuration or tokenizer.
+    `part` (i, N): every N-th shard from the i-th. `encode` must be picklable if `workers` > 1. `overwrite`: delete shards
+    of other configurations.
 
     Raises:
-        UserError: the folder holds shards of another configuration or tokenizer, or a damaged manifest; another process writes this
-            part, or a worker was killed.
+        UserError: the folder is another configuration's or tokenizer's, or damaged; another process writes this part; a
+            worker was killed.
     """
     with owned(directory, "" if part[1] == 1 else f"-{part[0]}-of-{part[1]}"):
         data_set = _claim(data, config, directory, fingerprint, overwrite)
@@ -147,9 +146,9 @@ def write(
 
 
 class _Progress:
-    def __init__(self, of: int) -> None:
-        self._of, self._done = of, 0
-        self._speed, self._said = Speed(), time.monotonic()
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+        self._speed, self._last_line = Speed(), time.monotonic()
         self._speed.rate(0)
 
     def add(self, made: int) -> None:
@@ -157,12 +156,12 @@ class _Progress:
 
     def look(self, done: int) -> None:
         self._done = done
-        if time.monotonic() - self._said < QUIET:
+        if time.monotonic() - self._last_line < QUIET:
             return
-        self._said = time.monotonic()
-        rate, left = self._speed.rate(done), duration(self._speed.left(done, self._of))
+        self._last_line = time.monotonic()
+        rate, left = self._speed.rate(done), duration(self._speed.left(done, self._total))
         parts = [
-            f"{done:,} of {self._of:,} examples",
+            f"{done:,} of {self._total:,} examples",
             f"{rate:.3g} examples/s" if rate else "",
             f"{left} left" if left else "",
         ]
@@ -185,7 +184,10 @@ def _written_by_workers(
 def write_shard(
     shard: Shard, folder: Path, encode: Encoder, data_set: str, made: Callable[[int], None] = lambda count: None
 ) -> None:
-    """Make and write a shard. `data_set`: digest of the manifest. `made`: called with each number of new examples."""
+    """Make and write a shard.
+
+    `data_set`: digest of the manifest. `made`: called with each number of new examples.
+    """
     pieces, start, size = list[pa.Table](), shard.start, PIECE
     while start < shard.stop:
         began, piece = time.monotonic(), range(start, min(start + size, shard.stop))
@@ -199,7 +201,7 @@ def read_shard(directory: Path, shard: Shard, data_set: str, columns: list[str] 
     """Read a shard, or some of its columns; with an empty list its footer alone.
 
     Raises:
-        DamagedFile: the file is missing or damaged, holds no such examples, or is another data set's.
+        DamagedFile: the file is missing, damaged or another data set's.
     """
     path, rows = directory / "data" / shard.name, shard.stop - shard.start
     table = read_table(path, _CURE, data_set, columns, lambda about: check_footer(about, rows))
@@ -217,7 +219,7 @@ def _is_done(directory: Path, shard: Shard, data_set: str) -> bool:
 
 
 def read_example(directory: Path, split: str, index: int) -> dict[str, Any]:
-    """Read one row; with an empty `split`, of the first split with examples.
+    """Read one row; without a `split`, of the first one with examples.
 
     Raises:
         UserError: as `read_shard`; there is no such split or index.
@@ -243,7 +245,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """Read the manifest of a folder of shards.
 
     Raises:
-        UserError: the folder has no readable manifest.
+        UserError: there is no readable one.
     """
     cure = "is this a folder of `remedy generate`? Delete the file and run it again, which keeps the shards that fit"
     manifest = read_json(path := directory / MANIFEST, cure, _Manifest)
@@ -262,7 +264,7 @@ def shards_of(manifest: Mapping[str, Any]) -> list[Shard]:
 
 
 def data_hash(data: DataConfig) -> str:
-    """Hash what a data configuration writes, without `memory`, which changes only what a model sees."""
+    """Hash what a data configuration writes: all but `memory`."""
     return hashlib.sha256(json.dumps(_written(data), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -271,7 +273,7 @@ def _written(data: DataConfig) -> dict[str, Any]:
 
 
 def _claim(data: DataConfig, config: WriteConfig, directory: Path, fingerprint: str, overwrite: bool) -> str:
-    """Claim the folder for this data set and return its digest; take over one without whole shards."""
+    """Claim the folder for this data set; return its digest."""
     manifest = {
         "data": _written(data),
         "data_hash": data_hash(data),
@@ -304,7 +306,6 @@ _made: Any
 
 
 def _start_worker(encode: Encoder, made: Any) -> None:
-    """Set up a worker. `made`: the counter of examples that all workers share."""
     global _encode, _made
     _encode, _made = encode, made
 

@@ -14,7 +14,7 @@ from remedy.registry import Registry, one_of
 
 
 class Split(NamedTuple):
-    """Split. `stream`: number of its random stream; `low` to `high` (exclusive): its per cent of hashes."""
+    """Number of a split's random stream, and its per cent of hashes, `low` to `high`."""
 
     stream: int
     low: int
@@ -34,7 +34,6 @@ SplitName = Annotated[str, one_of(SPLITS)]
 
 
 def stream_of(split: str) -> int:
-    """Return the number of a split's random stream."""
     return _ALL_STREAM if split == ALL else SPLITS[split].stream
 
 
@@ -48,7 +47,7 @@ def in_split(hashes: rng.U64, split: str) -> npt.NDArray[bool_]:
 
 
 def split_of(content_hash: int) -> str:
-    """Return a program's split, as `in_split` does for arrays."""
+    """Return a program's split."""
     bucket = rng.below(rng.mix(content_hash), 100)
     return next(name for name, (_, low, high) in SPLITS.items() if low <= bucket < high)
 

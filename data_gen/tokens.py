@@ -1,4 +1,4 @@
-"""An example as a model reads it: parallel arrays over its tokens."""
+"""Example as a model reads it: parallel arrays over its tokens."""
 
 from __future__ import annotations
 
@@ -24,5 +24,4 @@ class Tokens(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Count the tokens."""
         return len(self.ids)

@@ -1,8 +1,7 @@
-"""Windows of an example for a model with a memory: context, remembered frames, and the frames to predict.
+"""Windows of an example for a model with a memory.
 
-Context erasure (arXiv 2604.25166): where a state says all, the past is needless. A window ends where a frame is forgotten: without
-open calls the first holds k + 1 written frames, and every other adds one. So each token is predicted in one window, from what
-decoding shows.
+A window is the context, remembered frames, and the frames to predict (context erasure, arXiv 2604.25166). It ends where a
+frame is forgotten, so that each token is predicted once, from what decoding shows.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Ids = Mapping[Special, int]
 
 
 class Window(NamedTuple):
-    """Window on an example: tokens `start` to `stop` (exclusive) are predicted after the `given` pieces (start, stop)."""
+    """Tokens `start` to `stop` of an example, predicted after `given` pieces of it."""
 
     given: tuple[tuple[int, int], ...]
     start: int
@@ -32,16 +31,15 @@ class Window(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Count the tokens in the window."""
         return self.stop + self.shift
 
     @property
     def shift(self) -> int:
-        """Return the position of a predicted token in the window minus that in the example."""
+        """Return a predicted token's position in the window minus that in the example."""
         return sum(stop - start for start, stop in self.given) - self.start
 
     @property
-    def places(self) -> list[int]:
+    def positions(self) -> list[int]:
         """List the positions in the example of the window's tokens."""
         return [*chain.from_iterable(range(start, stop) for start, stop in (*self.given, (self.start, self.stop)))]
 
@@ -52,10 +50,7 @@ def context_size(roles: Ints) -> int:
 
 
 def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> list[Window]:
-    """Cut an example into windows, by the id, role and frame of each token; without a memory, into one.
-
-    `special_ids`: the tokenizer's, which show open calls.
-    """
+    """Cut an example into windows by each token's id, role and frame."""
     total = len(roles)
     if memory is None:
         return [Window((), 0, total)]
@@ -74,37 +69,36 @@ def windows(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special
 
 
 def longest_seen(ids: Ints, roles: Ints, frames: Ints, memory: Memory | None, special_ids: Ids) -> int:
-    """Return the size of an example's largest window; arguments as of `windows`."""
+    """Return the size of an example's largest window."""
     return max(window.size for window in windows(ids, roles, frames, memory, special_ids))
 
 
 def windows_of(tokens: Tokens, memory: Memory | None, special_ids: Ids) -> list[Window]:
-    """Cut an example's arrays into windows."""
     return windows(tokens.ids.tolist(), tokens.roles.tolist(), tokens.frames.tolist(), memory, special_ids)
 
 
-def seen(tokens: Tokens, window: Window) -> Tokens:
+def window_tokens(tokens: Tokens, window: Window) -> Tokens:
     """Cut the tokens of a window, in which remembered frames are context."""
-    positions_seen = window.places
+    positions_seen = window.positions
     positions = np.arange(len(positions_seen))
-    cut = Tokens(
+    tokens_in_window = Tokens(
         tokens.ids[positions_seen],
         tokens.roles[positions_seen],
         tokens.frames[positions_seen],
         tokens.strings[positions_seen],
         positions,
     )
-    cut.roles[: window.start + window.shift] = Role.CONTEXT
-    return cut
+    tokens_in_window.roles[: window.start + window.shift] = Role.CONTEXT
+    return tokens_in_window
 
 
 def drawn_window(
     tokens: Tokens, memory: Memory | None, learnt: npt.NDArray[np.int8], bits: int, special_ids: Ids
 ) -> Tokens:
-    """Draw a window that predicts tokens of learnt roles, by 64 random bits, uniformly: each such token is equally likely."""
+    """Draw a window by 64 random bits, uniformly among those with `learnt` roles."""
     if memory is None:
         return tokens
-    cut = windows_of(tokens, memory, special_ids)
+    cut_windows = windows_of(tokens, memory, special_ids)
     counts = np.concatenate([[0], np.cumsum(np.isin(tokens.roles, learnt))])
-    learnt_windows = [window for window in cut if counts[window.stop] > counts[window.start]] or cut[:1]
-    return seen(tokens, learnt_windows[rng.below(bits, len(learnt_windows))])
+    learnt_windows = [window for window in cut_windows if counts[window.stop] > counts[window.start]] or cut_windows[:1]
+    return window_tokens(tokens, learnt_windows[rng.below(bits, len(learnt_windows))])

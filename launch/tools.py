@@ -211,15 +211,12 @@ def harvest(
     workers: Workers = 1,
     show_duplicates: Annotated[Path | None, target("JSONL file for what was left out as a duplicate")] = None,
 ) -> None:
-    """Make programs of packages' functions and of calls seen in their examples and tests.
-
-    All are run in the sandbox.
-    """
-    from remedy.data_gen.harvest.duplicates import Known
+    """Make programs of packages' functions and of calls seen in their examples and tests, all run in the sandbox."""
+    from remedy.data_gen.harvest.duplicates import ProgramIndex
     from remedy.data_gen.harvest.package import Options
     from remedy.data_gen.harvest.run import harvest_all
 
-    options = Options(calls, seed, python, workers, Known())
+    options = Options(calls, seed, python, workers, ProgramIndex())
     with owned(out.parent, f"-{out.name}"):
         harvest_all(
             packages,

@@ -8,17 +8,7 @@ import pyarrow as pa
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.example_table import table_of, table_of_arrays
-from remedy.data_gen.examples import (
-    OVER_BUDGET,
-    Example,
-    Execution,
-    collector_paused,
-    executions,
-    fit_to_budget,
-    token_arrays,
-    write,
-    write_context,
-)
+from remedy.data_gen.examples import Example, Execution, collector_paused, executions, token_arrays, write
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
@@ -55,9 +45,5 @@ def encoded_execution(execution: Execution, data: DataConfig, tokenizer: TraceTo
     Raises:
         TokenizerError: as `TraceTokenizer.encode`.
     """
-    reveal = fit_to_budget(execution, data, tokenizer.count)
-    if reveal is None:
-        example = write_context(execution, data, OVER_BUDGET)
-    else:
-        example = write(execution, data, reveal)
+    example = write(execution, data, tokenizer.count)
     return example, tokenizer.encode(example.spans)

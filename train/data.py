@@ -92,7 +92,7 @@ class TraceDataset(Rows):
         examples: dict[int, Tokens] = {}
         for stage in np.unique(stage_of):
             mixture, positions = self.mixtures[stage], np.flatnonzero(stage_of == stage)
-            sources, indices = mixture.place(numbers[positions])
+            sources, indices = mixture.locate(numbers[positions])
             for number in np.unique(sources):
                 chosen_here = sources == number
                 data, chosen = mixture.sources[number].data, indices[chosen_here].tolist()

@@ -12,7 +12,7 @@ import torch
 from remedy.data_gen.mixture import Mixture
 from remedy.data_gen.roles import PAD_ROLE, Role
 from remedy.data_gen.tokens import Tokens
-from remedy.data_gen.window_examples import seen, windows_of
+from remedy.data_gen.window_examples import window_tokens, windows_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.processes import Process
@@ -33,7 +33,7 @@ def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[T
         ConfigError: there are no such programs, or no token has a supervised role.
     """
     mixture = Mixture(config.data, config.mixture, split="validation")
-    placement = mixture.place(range(config.train.validation_examples))
+    placement = mixture.locate(range(config.train.validation_examples))
     pairs = list(dict.fromkeys(zip(placement.sources.tolist(), placement.indices.tolist())))
     examples: list[list[Tokens]] = []
     for number, source in enumerate(mixture.sources):
@@ -41,7 +41,7 @@ def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[T
         memory = source.data.memory
         for tokens in encode_rows(source.data, tokenizer, "validation", indices) if indices else []:
             windows = [] if memory is None else windows_of(tokens, memory, tokenizer.special_ids)
-            examples.append([seen(tokens, window) for window in windows] or [tokens])
+            examples.append([window_tokens(tokens, window) for window in windows] or [tokens])
     supervised = config.train.supervised()
     if not any(np.isin(row.roles[1:], sorted(supervised)).any() for rows in examples for row in rows):
         raise ConfigError(

@@ -22,7 +22,7 @@ from benchmarks.gpu.queue import Cell, Facts
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import ROLES
 from remedy.data_gen.traces.cwm import EVENT_TOKENS
-from remedy.data_gen.window_examples import seen, windows_of
+from remedy.data_gen.window_examples import window_tokens, windows_of
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.train.data import encode_rows, padded
@@ -119,7 +119,7 @@ def frames_right(
     events = {int(reader.special_ids[token]): event.name.lower() for event, token in EVENT_TOKENS.items()}
     count = min(examples, data.task.count(split) or examples)
     cut = [
-        (number, seen(whole, window))
+        (number, window_tokens(whole, window))
         for number, whole in enumerate(encode_rows(data, reader, split, range(count)))
         for window in windows_of(whole, data.memory, reader.special_ids)
     ]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from remedy.data_gen.execution.program import Frame, Program, ProgramError, Trace
-from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.program import Frame, Program, ProgramError, Trace, TraceLimits
+from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.rewrites import REWRITES, rewrite_program
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.parse import ReadTrace

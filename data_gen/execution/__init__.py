@@ -1,1 +1,1 @@
-"""Execution: what happened when a program ran."""
+"""Execution of programs."""

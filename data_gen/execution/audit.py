@@ -1,6 +1,6 @@
-"""Audit hook (PEP 578) that names a forbidden operation and ends the program before it happens.
+"""Audit hook (PEP 578) that ends a program before it does something forbidden.
 
-It is no wall: what gets past it meets `walls`. The sandbox's server imports this module: it stays light.
+It is no wall: what gets past it meets `walls`.
 """
 
 from __future__ import annotations
@@ -57,27 +57,28 @@ _AF_UNIX = 1
 
 
 def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = True) -> None:
-    """Call `stop(kind, message)` whenever this process is about to do what a program may not.
+    """Call `stop(kind, message)` when this process is about to do something forbidden.
 
-    `folder`: where files may be written. `metadata`: whether modes and times may be changed there. An audit hook cannot be
-    removed: use it in a process that runs one program and ends.
+    `folder`: where files may be written. `metadata`: modes and times may be changed there. The hook stays until the process
+    ends.
     """
     # All that the hook needs is bound here: a program that replaces what modules hold must not switch it off.
     inside = _inside(folder)
     kinds, paths, deeds, writing, changes = dict(_KINDS), dict(_PATHS), dict(_DEEDS), _WRITING, _METADATA
-    every, of, number = all, type, int
+    every, exact_type, integer = all, type, int
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
-            if of(flags) is not number or not flags & writing or inside(path, None, True):
+            if exact_type(flags) is not integer or not flags & writing or inside(path, None, True):
                 return
             kind = "files"
         elif event in paths:
-            named = [
-                (arguments[place], None if at is None else arguments[at], follow) for place, at, follow in paths[event]
+            paths_named = [
+                (arguments[position], None if folder_position is None else arguments[folder_position], follow)
+                for position, folder_position, follow in paths[event]
             ]
-            if every([inside(*name) for name in named]) and (metadata or event not in changes):
+            if every([inside(*name) for name in paths_named]) and (metadata or event not in changes):
                 return
             kind = "files"
         elif event in kinds:
@@ -90,8 +91,8 @@ def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = 
             return
         stop(kind, f"{deeds[kind]} ({event})")
 
-    for kind, places in _SILENT.items():
-        for module, names in places:
+    for kind, modules in _SILENT.items():
+        for module, names in modules:
             for name in names:
                 if hasattr(module, name):
                     setattr(module, name, _refusal(kind, f"{_DEEDS[kind]} ({name})", stop))
@@ -100,7 +101,7 @@ def install(folder: str, stop: Callable[[str, str], NoReturn], metadata: bool = 
 
 
 def _refusal(kind: str, message: str, stop: Callable[[str, str], NoReturn]) -> Callable[..., NoReturn]:
-    def refuse(*arguments: Any, **named: Any) -> NoReturn:
+    def refuse(*arguments: Any, **keywords: Any) -> NoReturn:
         stop(kind, message)
 
     return refuse
@@ -120,15 +121,17 @@ def _guard_open(inside: Callable[[Any, Any, bool], bool], stop: Callable[[], NoR
 
 
 def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
-    """Make a check of whether a path, relative to a folder's descriptor or the working folder, leads into `folder`."""
+    """Make a check of whether a path leads into `folder`.
+
+    A path is relative to a folder's descriptor or the working folder.
+    """
     # Folders are compared by device and inode: a text comparison would miss links and `..`.
     stat, readlink, null = os.stat, os.readlink, os.devnull
-    of, text_of, is_a, number = type, str, isinstance, int
+    exact_type, text_of, is_a, integer = type, str, isinstance, int
     home = stat(folder)
-    known = {(home.st_dev, home.st_ino)}
+    known_folders = {(home.st_dev, home.st_ino)}
 
     def below(path: str, folder_descriptor: int | None) -> bool:
-        """Say if a path is in a known folder, by walking up from it."""
         while True:
             try:
                 status = stat(path, dir_fd=folder_descriptor)
@@ -138,7 +141,7 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
                     return False
                 path = path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")
         passed, inode = [], (status.st_dev, status.st_ino)
-        while inode not in known:
+        while inode not in known_folders:
             passed.append(inode)
             path += "/.."
             try:
@@ -148,38 +151,38 @@ def _inside(folder: str) -> Callable[[Any, Any, bool], bool]:
             inode = (status.st_dev, status.st_ino)
             if inode == passed[-1]:
                 return False
-        known.update(passed)
+        known_folders.update(passed)
         return True
 
     def same(path: str, folder_descriptor: int | None) -> bool:
-        """Say if a path is the program's folder itself, where O_TMPFILE opens a nameless file."""
+        """Say if a path is the folder itself, where O_TMPFILE opens a nameless file."""
         try:
             status = stat(path, dir_fd=folder_descriptor)
         except OSError:
             return False
-        return (status.st_dev, status.st_ino) in known
+        return (status.st_dev, status.st_ino) in known_folders
 
-    def inside(path: Any, at: Any, follow: bool) -> bool:
-        if of(path) is number:
+    def inside(path: Any, folder_descriptor: Any, follow: bool) -> bool:
+        if exact_type(path) is integer:
             return True  # a descriptor that is open already
         if not is_a(path, (text_of, bytes)):
-            path = of(path).__fspath__(path)
+            path = exact_type(path).__fspath__(path)
         text = path.decode("utf-8", "surrogateescape") if is_a(path, bytes) else text_of(path)
-        at = None if at == -1 else at
+        folder_descriptor = None if folder_descriptor == -1 else folder_descriptor
         for _ in range(40):  # as many links as the kernel follows
             if text in (null, ":memory:", ""):
                 return True
             text = text.rstrip("/") or "/"
             parent, slash, name = text.rpartition("/")
             if name in ("..", ".", ""):
-                return below(text, at)
+                return below(text, folder_descriptor)
             parent = (parent or slash) or "."
             if not follow:
-                return below(parent, at)
+                return below(parent, folder_descriptor)
             try:
-                target = readlink(text, dir_fd=at)
+                target = readlink(text, dir_fd=folder_descriptor)
             except OSError:
-                return below(parent, at) or same(text, at)
+                return below(parent, folder_descriptor) or same(text, folder_descriptor)
             text = target if target[:1] == "/" else f"{parent}/{target}"
         return False
 

@@ -1,7 +1,4 @@
-"""Detection of reads of the clock, which two runs within a second, or a day, may not reveal.
-
-The sandbox's server imports this module: it stays light.
-"""
+"""Detection of clock reads, which two runs within a second may not show."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _OF_DATES = ("now", "today", "utcnow")
 
 @contextlib.contextmanager
 def clock_watched(file: str) -> Iterator[list[int]]:
-    """Collect the lines of a file, but not of its libraries, that read the clock."""
+    """Collect the lines of a file, not of its libraries, that read the clock."""
     lines: list[int] = []
 
     def look(frame: types.FrameType, event: str, called: Any) -> None:

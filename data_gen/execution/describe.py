@@ -1,6 +1,6 @@
-"""Text of a runtime value: its repr without what belongs to this machine, and the name of its type.
+"""Text of a runtime value and the name of its type.
 
-All names are bound when this module is loaded, before any program can replace `repr`, `len` or `type`.
+All names are bound at import, before a program can replace `repr`, `len` or `type`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def _describer(representation: Callable[[Any], str]) -> Callable[[Any], Value]:
     no_addresses = re.compile(_ADDRESS).sub
     modules = re.compile(r"(<module '[^']*')(?: from (?:'[^']*'|\"[^\"]*\")| \((?:built-in|frozen)\))(?=>)").sub
 
-    def named(match: re.Match[str]) -> str:
+    def without_path(match: re.Match[str]) -> str:
         return match[1]
 
     def describe(value: Any) -> Value:
-        """Write a runtime value. Raises whatever its `repr` raises.
+        """Write a value's repr without addresses, owners of locks and paths of modules.
 
-        Addresses, owners of locks and paths of modules are removed; lone surrogates become escapes.
+        Raises whatever the `repr` raises.
         """
         text = representation(value)
         if exact_type(text) is not string:
@@ -58,7 +58,7 @@ def _describer(representation: Callable[[Any], str]) -> Callable[[Any], Value]:
                 text = no_addresses("", text)
                 break
         if "<module '" in text:
-            text = modules(named, text)
+            text = modules(without_path, text)
         if not text.isascii():
             text = text.encode("utf-8", "backslashreplace").decode("utf-8")
         return new_value(Value, (text, name_of(exact_type(value))))
@@ -70,7 +70,6 @@ def _long_describer() -> Callable[[Any], Value]:
     limit, set_limit = (getattr(sys, f"{verb}_int_max_str_digits", None) for verb in ("get", "set"))
 
     def describe_long(value: Any) -> Value:
-        """Describe a value with ints of up to MOST_DIGITS digits, more than Python writes."""
         if limit is None or set_limit is None:  # of Python 3.10.6 and before, which has no limit
             return describe(value)
         before = limit()
@@ -96,11 +95,11 @@ _INSIDE = (" object>", "array(", "\n", "Series(")
 
 
 def attributes_describer(code: str = "") -> Callable[[Any], Value]:
-    """Make a `describe` that writes objects without a `__repr__` as `<Point x=1 y=2>`, in containers too.
+    """Make a `describe` that writes objects without a `__repr__` as `<Point x=1 y=2>`.
 
-    NumPy's arrays and, if `code` names it, pandas' tables are written by `tables`. Slots come first, then attributes as they were
-    set. An object inside itself or below DEEPEST levels is `<Point ...>`; `...` also stands for attributes after MOST_ATTRIBUTES.
-    No property is read: of the program's code only `__repr__`s run, and what it put in place of pandas' functions.
+    Slots come first, then attributes as they were set. An object inside itself or below DEEPEST levels is `<Point ...>`;
+    `...` also stands for attributes after MOST_ATTRIBUTES. `code` may name pandas, for `tables`. No property is read: of
+    the program's code only `__repr__`s run, and what it put in place of pandas' functions.
     """
     exact_type, plain, identity, length, name_of, string = type, describe, id, len, type_name, str
     new_value, pairs, copied, in_order = tuple.__new__, dict.items, list, sorted
@@ -119,33 +118,33 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
     path: list[int] = []
     signs = _INSIDE
 
-    def attributes(value: Any, known: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        found = []
-        for name, part in known:
-            if exact_type(part) is slot:
+    def attributes(value: Any, class_members: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        values = []
+        for name, member in class_members:
+            if exact_type(member) is slot:
                 try:
-                    found.append((name, part.__get__(value)))
+                    values.append((name, member.__get__(value)))
                 except AttributeError:  # it is not set
                     continue
-        for name, part in known:
-            if name == "__dict__" and exact_type(part) is instance_dict:
-                found += [
+        for name, member in class_members:
+            if name == "__dict__" and exact_type(member) is instance_dict:
+                values += [
                     (key, attribute)
-                    for key, attribute in copied(pairs(part.__get__(value)))
+                    for key, attribute in copied(pairs(member.__get__(value)))
                     if exact_type(key) is string
                 ]
-        return found
+        return values
 
-    def inside(value: Any, kind: type, known: list[tuple[str, Any]]) -> str:
+    def inside(value: Any, kind: type, class_members: list[tuple[str, Any]]) -> str:
         if kind is mapping:
             return ", ".join([f"{text(key)}: {text(item)}" for key, item in copied(pairs(value))])
-        if not known:
+        if not class_members:
             parts = [text(item) for item in copied(value)]
             # Objects lie in sets by address, so that their order differs between runs.
             parts = in_order(parts) if kind is plain_set or kind is frozen_set else parts
             return ", ".join(parts) + ("," if kind is plain_tuple and length(parts) == 1 else "")
-        found = attributes(value, known)
-        return "".join([f" {name}={text(item)}" for name, item in found[:most]] + [" ..."] * (length(found) > most))
+        values = attributes(value, class_members)
+        return "".join([f" {name}={text(item)}" for name, item in values[:most]] + [" ..."] * (length(values) > most))
 
     def text(value: Any) -> str:
         kind = exact_type(value)
@@ -158,20 +157,20 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
             if write is None:
                 return shown
         ends = [marks for container, marks in brackets if container is kind]
-        known = []
+        class_members = []
         if not ends and write is None:
             if not flags(kind) & heap:
                 return shown
             every = [pair for base in bases(kind)[::-1] for pair in copied(of_class(members(base)))]
-            known = [(name, part) for name, part in every if exact_type(name) is string]
-            if mapping(known)["__repr__"] is not default:
+            class_members = [(name, part) for name, part in every if exact_type(name) is string]
+            if mapping(class_members)["__repr__"] is not default:
                 return shown
         before, after = ends[0] if ends else (f"<{name_of(kind)}", ">")
         if identity(value) in path or length(path) >= deepest:
             return f"{before}{'' if ends else ' '}...{after}"
         path.append(identity(value))
         try:
-            return f"{before}{inside(value, kind, known)}{after}" if write is None else write(value)
+            return f"{before}{inside(value, kind, class_members)}{after}" if write is None else write(value)
         finally:
             path.pop()
 
@@ -179,7 +178,6 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
     is_table, table = table_writer(text, code)
 
     def describe_attributes(value: Any) -> Value:
-        """Describe a value, with attributes. Raises whatever a `__repr__` raises."""
         written = text(value)
         if not written.isascii():  # names of attributes, which may hold lone surrogates
             written = written.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -189,7 +187,7 @@ def attributes_describer(code: str = "") -> Callable[[Any], Value]:
 
 
 def end_describer(describe: Callable[[object], Value]) -> Callable[[object], Value]:
-    """Make what describes the end of a run and never raises."""
+    """Make a `describe` for the end of a run, which never raises."""
     instead = describe_object
 
     def described(value: object) -> Value:

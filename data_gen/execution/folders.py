@@ -1,7 +1,4 @@
-"""Removal and size of the folders that programs write in, at any depth and with any modes.
-
-The sandbox's server imports this module: it stays light.
-"""
+"""Removal and size of folders that programs write in, at any depth and modes."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ MOST_BYTES, MOST_FILES = 100_000_000, 10_000
 
 
 def remove(top: str) -> None:
-    """Remove a file, link or folder; what cannot be removed stays, without an error."""
+    """Remove a file, link or folder; leave what cannot be removed, without an error."""
     try:
         if not stat.S_ISDIR(os.lstat(top).st_mode):
             os.unlink(top)
@@ -48,7 +45,7 @@ def _folders_after_emptying(folder: str) -> list[str]:
 
 
 def too_much(top: str) -> bool:
-    """Say if a folder holds over `MOST_BYTES` on disk or `MOST_FILES` files and folders, or cannot be counted."""
+    """Say if a folder exceeds `MOST_BYTES` or `MOST_FILES`, or cannot be counted."""
     files, size, waiting = 0, 0, [top]
     while waiting:
         try:

@@ -30,7 +30,9 @@ serve(*sys.argv[2:])
 
 
 def server_command(python: str | None, isolation: Isolation, folder: str, libraries: Sequence[str] = ()) -> list[str]:
-    """Return the command of a server whose programs run in `folder` and may read `libraries` (folders or files).
+    """Return the command that starts a sandbox's server.
+
+    `folder`: where programs run. `libraries`: folders or files that they may read.
 
     Raises:
         ConfigError: the interpreter does not exist, or the isolation does not work here.
@@ -50,7 +52,7 @@ def server_command(python: str | None, isolation: Isolation, folder: str, librar
 
 
 class Interpreter(NamedTuple):
-    """A Python interpreter and the folders of its libraries."""
+    """Python interpreter and the folders of its libraries."""
 
     path: str
     prefix: str
@@ -79,7 +81,7 @@ def resolve(isolation: Isolation) -> str:
     """Replace `auto` by the strongest isolation that works here.
 
     Raises:
-        ConfigError: the named isolation does not work here, or for `auto` none does.
+        ConfigError: the named isolation does not work here, or none does.
     """
     if isolation in PROBLEMS and (problem := PROBLEMS[isolation]()):
         raise ConfigError(f"task.tracer.isolation {isolation}: {problem}; {WAY_OUT}")
@@ -96,7 +98,7 @@ def resolve(isolation: Isolation) -> str:
 
 
 def described(name: str, holds: Sequence[str]) -> str:
-    """Name an isolation as records do: `landlock (ABI 7, seccomp, uid 65534)`."""
+    """Name an isolation as in records: `landlock (ABI 7, seccomp, uid 65534)`."""
     if name == "none":
         return "none (limits on time and memory, no wall)"
     holds = [part.removeprefix("Landlock ") if name == "landlock" else part for part in holds]
@@ -105,9 +107,9 @@ def described(name: str, holds: Sequence[str]) -> str:
 
 def environment(folder: str) -> dict[str, str]:
     """Return the server's environment variables, without the caller's own."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {
-        **kept,
+        **inherited,
         "TMPDIR": os.path.join(folder, "program"),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
@@ -131,14 +133,13 @@ def _try_bubblewrap(namespaces: str) -> str:
     interpreter, package = find_interpreter(None), str(Path(__file__).resolve().parent)
     command = [*_bubblewrap(interpreter, package, namespaces), "--", interpreter.path, "-I", "-S", "-c", ""]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
+    return "" if completed.returncode == 0 else completed.stderr.strip() or f"exit status {completed.returncode}"
 
 
 def _landlock_problem() -> str:
-    """Say why Landlock cannot be used, or an empty string; the server tries whether programs run behind it."""
     try:
         from remedy.data_gen.execution import kernel
 
@@ -155,18 +156,16 @@ WAY_OUT = "install bubblewrap, or accept with `isolation: none` that a program c
 
 
 def _namespaces() -> tuple[str, ...]:
-    """Return bubblewrap's options for namespaces, the best first."""
     # Root needs no user namespace, in which it could not become another user.
     everything = "--unshare-all"
-    kept = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
-    return (kept, everything) if os.geteuid() == 0 else (everything,)
+    own_namespaces = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
+    return (own_namespaces, everything) if os.geteuid() == 0 else (everything,)
 
 
 def _bubblewrap(interpreter: Interpreter, package: str, namespaces: str | None = None) -> list[str]:
-    """Return a bwrap command without network, with own processes and only Python's files, read-only."""
     # Without --die-with-parent, which means the thread that started it; the server ends when its input does.
     if namespaces is None:
-        namespaces = next(way for way in _namespaces() if not _try_bubblewrap(way))
+        namespaces = next(options for options in _namespaces() if not _try_bubblewrap(options))
     system = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/alternatives"]
     needed = [*system, interpreter.prefix, interpreter.base_prefix, os.path.dirname(interpreter.path), package]
     binds = [part for path in needed if os.path.exists(path) for part in ("--ro-bind", path, path)]

@@ -1,6 +1,6 @@
-"""Linux calls of the sandbox's walls, through the C library: prctl, Landlock, seccomp, capabilities.
+"""Linux calls of the sandbox's walls, through the C library.
 
-The server imports this before it forks, so it stays light; a program that finds it can only restrict itself further.
+A program that finds this module can only restrict itself further.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _syscall.restype = ctypes.c_long
 
 
 def landlock_abi() -> int:
-    """Return Landlock's version, 0 if it is missing or switched off."""
+    """Return Landlock's version; 0: none."""
     return max(0, int(_syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
 def all_rights(abi: int) -> int:
-    """Return the rights on files that a version of Landlock knows."""
+    """Return the rights on files that a version knows."""
     return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
 
 
 def writing(abi: int) -> int:
-    """Return the rights on a program's own folder: all but execution, devices and sockets."""
+    """Return the rights on a program's own folder: no execution, devices or sockets."""
     return all_rights(abi) & ~(EXECUTE | IOCTL_DEV | _SPECIAL)
 
 
@@ -55,7 +55,10 @@ def truncation(abi: int) -> int:
 
 
 def ruleset(abi: int, handled: int) -> int:
-    """Create a ruleset that refuses `handled` rights, and TCP and outside signals if it can; return its descriptor."""
+    """Create a ruleset that refuses the `handled` rights; return its descriptor.
+
+    It also refuses TCP and signals to outside processes, if the version can.
+    """
     fields = [handled]
     if abi >= 4:
         fields.append(3)  # bind and connect, TCP
@@ -83,7 +86,6 @@ def allow(rules: int, path: str, rights: int) -> None:
 
 
 def restrict(abi: int, rules: int) -> None:
-    """Enter a ruleset, for good."""
     # From version 7 on, keep refusals out of the audit log.
     flags = ctypes.c_uint32(1 if abi >= 7 else 0)
     result = _syscall(ctypes.c_long(_RESTRICT_SELF), ctypes.c_int(rules), flags)
@@ -91,17 +93,15 @@ def restrict(abi: int, rules: int) -> None:
 
 
 def install_filter(code: bytes) -> None:
-    """Enter a seccomp filter, for good."""
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("HP", len(code) // 8, ctypes.addressof(buffer))
     _checked(int(_prctl(_SECCOMP, ctypes.c_ulong(2), program, ctypes.c_ulong(0), ctypes.c_ulong(0))), "seccomp")
 
 
 def become(user: int | None, capabilities: int) -> None:
-    """Take a user's and group's id, if given, no other groups, and only these capabilities (a bit mask).
+    """Take a user's and group's id, no other groups, and only these capabilities.
 
-    Raises:
-        OSError: this process may not, or there is no such id.
+    `user`: None keeps the ids. `capabilities`: a bit mask.
     """
     if user is not None:
         if capabilities:
@@ -115,7 +115,6 @@ def become(user: int | None, capabilities: int) -> None:
 
 
 def control(what: int, value: int) -> None:
-    """Call prctl with one of the constants above."""
     zero = ctypes.c_ulong(0)
     _checked(int(_prctl(what, ctypes.c_ulong(value), zero, zero, zero)), f"prctl {what}")
 

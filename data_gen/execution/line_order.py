@@ -1,4 +1,4 @@
-"""Possible order of a function's lines, from CPython 3.11's bytecode."""
+"""Possible orders of a function's lines, from CPython 3.11's bytecode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GO_ELSEWHERE = {
 class LineOrder:
     """Pairs of lines whose `line` events may follow each other in a code object.
 
-    Any line may follow itself (a loop on one line), and a handler's first line may follow any.
+    Any line may follow itself, and a handler's first line may follow any.
     """
 
     def __init__(self, code: types.CodeType) -> None:
@@ -57,13 +57,12 @@ class LineOrder:
         return following == line or following in self._handled or following in self._following.get(line, ())
 
     def _first_lines(self, units: Iterable[int]) -> set[int]:
-        """Find the first lines reached from units."""
-        first_lines, seen, waiting = set[int](), set[int](), list(units)
+        first_lines, visited, waiting = set[int](), set[int](), list(units)
         while waiting:
             unit = waiting.pop()
-            if unit in seen:
+            if unit in visited:
                 continue
-            seen.add(unit)
+            visited.add(unit)
             line = self._lines[unit]
             if line is not None:
                 first_lines.add(line)

@@ -1,4 +1,7 @@
-"""Traces of many programs, each run twice traced and once untraced, in sandboxes or, if trusted, in this process."""
+"""Traces of many programs, in sandboxes or, if trusted, in this process.
+
+Each program runs twice traced and once untraced.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-from remedy.data_gen.execution.program import Program, ProgramError, Trace
+from remedy.data_gen.execution.program import Program, ProgramError, Trace, TraceLimits
 from remedy.data_gen.execution.replies import read
 from remedy.data_gen.execution.sandbox import Environment, Sandbox, TracerConfig
-from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.tracer import trace
 
 Outcome = Trace | ProgramError
 """A program's trace, or the error whose `kind` says why there is none."""
@@ -30,24 +33,23 @@ _Pair = tuple[Sandbox, Sandbox]
 
 
 def trace_one(program: Program, config: TracerConfig, depth: int | None = None) -> Outcome:
-    """Trace one program."""
-    pair = None if config.isolation == "trusted" else _sandboxes(config, 1, os.getpid())[0]
+    pair = None if config.isolation == "trusted" else _sandboxes(config)[0]
     return _outcome(program, config, depth, pair)
 
 
 def trace_all(
     programs: Sequence[Program], config: TracerConfig, workers: int = 1, depth: int | None = None
 ) -> Iterator[Outcome]:
-    """Trace programs, `workers` at a time, in order; no outcome depends on another program.
+    """Trace programs, `workers` at a time, and yield the outcomes in order.
 
     Raises:
-        ConfigError: no sandbox can be started with this configuration.
+        ConfigError: no sandbox can be started.
     """
     if config.isolation == "trusted":
         yield from (_outcome(program, config, depth, None) for program in programs)
         return
     free: queue.SimpleQueue[_Pair] = queue.SimpleQueue()
-    for pair in _sandboxes(config, workers, os.getpid()):
+    for pair in _sandboxes(config, workers):
         free.put(pair)
 
     def run(program: Program) -> Outcome:
@@ -63,7 +65,10 @@ def trace_all(
 
 
 def retrace_shallower(program: Program, tracer: TracerConfig, outcome: Outcome) -> Outcome:
-    """Trace a program over the tracer's limits again to call level 1, then 0; return other outcomes unchanged."""
+    """Trace a program over the limits again, to call level 1, then 0.
+
+    Other outcomes are returned unchanged.
+    """
     if not (isinstance(outcome, ProgramError) and outcome.kind in ("frames", "output")):
         return outcome
     for depth in (1, 0):
@@ -74,16 +79,16 @@ def retrace_shallower(program: Program, tracer: TracerConfig, outcome: Outcome) 
 
 
 def environment(config: TracerConfig) -> Environment:
-    """Return the interpreter of the programs and its isolation."""
+    """Return the programs' interpreter and its isolation."""
     if config.isolation == "trusted":
         return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
-    return _sandboxes(config, 1, os.getpid())[0][0].environment
+    return _sandboxes(config)[0][0].environment
 
 
 def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _Pair | None) -> Outcome:
     """Run a program three times.
 
-    A trace that a second run does not repeat, or whose result an untraced run does not have, is not the program's.
+    Another trace the second time is the outcome `unstable`, another result without tracing `observed`.
     """
     read_once = dict[bytes, Trace]()
 
@@ -127,17 +132,17 @@ def _outcome(program: Program, config: TracerConfig, depth: int | None, pair: _P
 
 
 def _in_process(program: Program, config: TracerConfig, depth: int | None, again: bool, plain: bool) -> Trace:
-    limits = TraceLimits(
-        config.max_frames,
-        config.max_value_characters,
-        config.unreadable == "placeholder",
-        config.objects == "attributes",
-    )
     with contextlib.redirect_stdout(io.StringIO()):  # what a program prints is no output of ours
-        return trace(program, limits, depth, again=again, plain=plain)
+        return trace(program, TraceLimits.of(config.model_dump()), depth, again=again, plain=plain)
 
 
+# By the process's id: a forked process must not talk to its parent's servers.
 @lru_cache(maxsize=4)
-def _sandboxes(config: TracerConfig, workers: int, process: int) -> tuple[_Pair, ...]:
-    """Start a process's sandboxes. `process`: its id, since a forked process must not talk to its parent's servers."""
-    return tuple((Sandbox(config), Sandbox(config)) for _ in range(workers))
+def _started(config: TracerConfig, process: int) -> list[_Pair]:
+    return []
+
+
+def _sandboxes(config: TracerConfig, count: int = 1) -> list[_Pair]:
+    pairs = _started(config, os.getpid())
+    pairs += [(Sandbox(config), Sandbox(config)) for _ in range(count - len(pairs))]
+    return pairs[:count]

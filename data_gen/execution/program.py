@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MARKER = "# << START_OF_TRACE"
 _MARKER_RE = re.compile(r"(?<![ \t])[ \t]*" + re.escape(MARKER))  # looks at blanks once: linear
@@ -42,7 +42,7 @@ OUTCOMES: dict[str, str] = {
 
 
 class ProgramError(Exception):
-    """A program without a trace. `kind` is one of OUTCOMES; the message is one printable line."""
+    """Reason why a program has no trace; `kind` is one of OUTCOMES."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(_one_line(message))
@@ -56,7 +56,7 @@ def _one_line(text: str) -> str:
 
 
 def can_be_name(name: str) -> bool:
-    """Say if a local can have this name: an identifier, or a compiler's own, such as `.0`."""
+    """Say if a local can have this name."""
     return name.isidentifier() or (name[:1] == "." and (name[1:].isidentifier() or name[1:].isdecimal()))
 
 
@@ -72,7 +72,7 @@ class Event(Enum):
 
 
 class Value(NamedTuple):
-    """A written value: its repr without addresses, and the name of its exact type."""
+    """Value's repr without addresses, and the name of its exact type."""
 
     text: str
     type: str
@@ -88,9 +88,10 @@ UNCHANGED = Value("..", "unchanged")
 
 @dataclass(slots=True)
 class Frame:
-    """One step: the event, and the physical line about to run: `line`, counted from 1, and `source`, with its newline.
+    """Event of a run, and the physical line about to run.
 
-    `locals`: the state *before* it runs, of CALL and LINE frames alone. `value`: of RETURN and EXCEPTION frames.
+    `line`: counted from 1. `source`: with its newline. `locals`: the state *before* the line runs, in CALL and LINE frames.
+    `value`: in RETURN and EXCEPTION frames.
     """
 
     event: Event
@@ -101,7 +102,7 @@ class Frame:
 
 
 class EntryPoint(NamedTuple):
-    """The marked function's name, and the line of its `def`, counted from 1."""
+    """Marked function's name, and its `def`'s line, counted from 1."""
 
     name: str
     line: int
@@ -109,7 +110,7 @@ class EntryPoint(NamedTuple):
 
 @dataclass(slots=True)
 class Program:
-    """Source text with one function, without arguments, marked `# << START_OF_TRACE`: tracing starts there."""
+    """Source text with one function marked `# << START_OF_TRACE`, where tracing starts."""
 
     code: str
     name: str = "<program>"
@@ -120,7 +121,10 @@ class Program:
 
     @classmethod
     def from_call(cls, code: str, arguments: str, name: str = "<program>", function: str = "f") -> Program:
-        """Make a program that calls `function(arguments)` from a marked `main`, or `main_` if the code has a `main`."""
+        """Make a program whose marked function returns `function(arguments)`.
+
+        That function is `main`, or `main_` if the code has a `main`.
+        """
         main = "main"
         while _has_global(code, main):
             main += "_"
@@ -130,8 +134,8 @@ class Program:
         """Find the marked function.
 
         Raises:
-            ProgramError: kind `syntax` if the source does not compile, `entry` if no single top-level function is marked, or
-                the marked one needs arguments or is asynchronous.
+            ProgramError: `syntax` if the source does not compile; `entry` if not exactly one top-level `def` without
+                required arguments is marked.
         """
         code = self.code
         # The usual layout needs no walk, and mostly no parse; a syntax error shows when the program is compiled. Inside a string that
@@ -159,16 +163,18 @@ class Program:
         return EntryPoint(marked[0].name, marked[0].lineno)
 
     def source_lines(self) -> list[str]:
-        """Split the code into lines as CPython counts them: also at a lone `\\r`; of `\\r\\n` the `\\r` stays."""
+        """Split the code into lines as CPython does.
+
+        A lone `\\r` ends a line; of `\\r\\n` the `\\r` stays.
+        """
         return _LINE_END_RE.split(self.code) if "\r" in self.code else self.code.split("\n")
 
     def physical_lines(self) -> list[str]:
-        """List the lines as an ACTION shows them: with a newline, without the marker."""
+        """List the lines as an ACTION shows them: with newline, without marker."""
         return [(_MARKER_RE.sub("", line) if MARKER in line else line) + "\n" for line in self.source_lines()]
 
 
 def _has_global(code: str, name: str) -> bool:
-    """Say if a module's top-level code names this; False if it does not compile."""
     from symtable import symtable  # seldom needed, and every sandbox imports this file
 
     try:
@@ -178,7 +184,6 @@ def _has_global(code: str, name: str) -> bool:
 
 
 def _is_marked(tree: ast.Module, number: int, lines: Sequence[str]) -> bool:
-    """Say if a line ends in the marker, outside strings."""
     line = lines[number - 1].rstrip()
     if not line.endswith(MARKER):
         return False
@@ -191,7 +196,6 @@ def _is_marked(tree: ast.Module, number: int, lines: Sequence[str]) -> bool:
 
 
 def _no_entry(tree: ast.Module, marked: Sequence[ast.FunctionDef | ast.AsyncFunctionDef]) -> str:
-    """Say why the marked functions are no entry point, or return an empty string."""
     if len(marked) != 1:
         count = "no function" if not marked else f"{len(marked)} functions"
         return f"{count} marked; write `def main():  {MARKER}` on exactly one top-level function"
@@ -213,7 +217,10 @@ def _no_entry(tree: ast.Module, marked: Sequence[ast.FunctionDef | ast.AsyncFunc
 
 @dataclass(slots=True)
 class Trace:
-    """Record of a program's run. `setup`: a session's commands before the first frame."""
+    """Record of a program's run.
+
+    `setup`: a session's commands before the first frame.
+    """
 
     program: Program
     frames: list[Frame]
@@ -227,13 +234,13 @@ class Trace:
 
     @property
     def result(self) -> Value | None:
-        """Return the entry point's returned value; None if it raised or a session has none."""
+        """Return the entry point's returned value; None if it raised, or in a session."""
         last = self.frames[-1] if self.frames else None
         return last.value if last is not None and last.event is Event.RETURN and not self.raised else None
 
     @property
     def exception_frame(self) -> int | None:
-        """Return the number of the frame with the exception that left the entry point, if one did."""
+        """Return the number of the frame whose exception left the entry point."""
         level = 0  # of calls, read from the end: a `finally` may call what raises and handles exceptions of its own
         for number in reversed(range(len(self.frames))) if self.raised else ():
             event = self.frames[number].event
@@ -241,3 +248,25 @@ class Trace:
                 return number
             level += (event is Event.RETURN) - (event is Event.CALL)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLimits:
+    """Limits on frames and characters of values, and the values that may show."""
+
+    frames: int = 100_000
+    output: int = 16_000_000
+    unreadable: bool = True
+    """Whether a value whose repr raises may be shown."""
+    attributes: bool = False
+    """Whether objects without their own repr show attributes."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> TraceLimits:
+        """Read the limits from the settings of a `TracerConfig`."""
+        return cls(
+            settings["max_frames"],
+            settings["max_value_characters"],
+            settings["unreadable"] == "placeholder",
+            settings["objects"] == "attributes",
+        )

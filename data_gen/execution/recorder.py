@@ -1,8 +1,8 @@
-"""Recorder of the frames of a program's own code, and checks of whether the record can be believed.
+"""Recorder of a program's frames, and checks of whether the record can be believed.
 
-A program shares the process with its tracer: it can replace functions, switch tracing off, change the record. So all that
-recording needs is bound before the program runs; afterwards the functions and a seal over the frames are compared. A program that
-knows this file and undoes its changes in time is not noticed: a state is the program's own word.
+A program shares the process with its tracer, and can change functions and the record. So what recording needs is bound
+before it runs; afterwards the functions and a seal over the frames are compared. A program that undoes its changes in time
+is not noticed: a state is the program's own word.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from remedy.data_gen.execution import describe as describing
 from remedy.data_gen.execution.line_order import IS_KNOWN, LineOrder
-from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, can_be_name
+from remedy.data_gen.execution.program import Event, Frame, Program, ProgramError, TraceLimits, can_be_name
 from remedy.data_gen.execution.unreadable import INTERRUPTED, Unreadable
 
 _Function = Callable[[types.FrameType, str, Any], Any]
@@ -28,15 +28,17 @@ _OPTIMIZED = 0x1  # the locals of such code are slots with names that the compil
 
 
 class Stop(BaseException):
-    """End of a program from inside the trace function. No Exception, so that most programs do not catch it."""
+    """End of a program from inside the trace function.
+
+    A BaseException, so that most programs do not catch it.
+    """
 
 
 class Recorder:
-    """Recorder of the first run of a program's entry, between `start` and `stop`.
+    """Recorder of the first run of a program's entry.
 
-    `code`: the compiled program; `entry`: the marked function's part. `most_frames`, `most_characters` of all values: limits.
-    `depth`: the deepest recorded call level, the entry's being 0. `refuses`: a value whose repr raises ends the program.
-    `attributes`: objects are written with attributes. `sealed`: the program is untrusted.
+    `code`: the compiled program; `entry`: the marked function's part. `depth`: the deepest recorded call level, the entry's being
+    0. `sealed`: the program is untrusted.
     """
 
     def __init__(
@@ -44,25 +46,22 @@ class Recorder:
         program: Program,
         code: types.CodeType,
         entry: types.CodeType | None,
-        most_frames: int,
-        most_characters: int,
+        limits: TraceLimits,
         depth: int | None,
-        refuses: bool,
-        attributes: bool,
         sealed: bool,
     ) -> None:
         self._program = program
-        self._describe = describing.attributes_describer(program.code) if attributes else describing.describe
+        self._describe = describing.attributes_describer(program.code) if limits.attributes else describing.describe
         self.describe = describing.end_describer(self._describe)
         self._settrace, self._gettrace = sys.settrace, sys.gettrace
-        self._most_characters = most_characters
+        self._most_characters = limits.output
         self._error: ProgramError | None = None
         self._builtins = dict(builtins.__dict__) if sealed else {}
         self._finished = False
         self._dropped = False
         self.raised = False
         """Whether an exception left the entry."""
-        self.unreadable = Unreadable(refuses)
+        self.unreadable = Unreadable(not limits.unreadable)
         self._starved = False
         """Whether the stack was too full to record a frame."""
         self._tracer_left: object = None
@@ -70,38 +69,37 @@ class Recorder:
         self._sealer = _sealer() if sealed else None
         self._steps: set[tuple[int, int, int]] = set()  # code, a line of it, the next one
         self._file = code.co_filename
-        self._codes = {id(one): one for one in _parts(code)}
+        self._codes = {id(part): part for part in _parts(code)}
         self._copies: dict[int, types.CodeType] = {}
         """Copies of the program's code, as `types.coroutine` makes, kept so that their ids stay theirs; `_codes` has the originals."""
         self._enter, self._stop, functions = self._trace_functions(
-            entry, most_frames, sys.maxsize if depth is None else depth
+            entry, limits.frames, sys.maxsize if depth is None else depth
         )
         self._functions = functions
         self._before = _state(functions) if sealed else []
 
     def start(self) -> None:
-        """Begin to record."""
         if self._sealer is not None:
             self._refuse_other_tracers()
         self._settrace(self._enter)
 
     def stop(self, tracer: Any) -> None:
-        """End recording, and restore `tracer` as the process's trace function."""
+        """End recording, and restore `tracer` as trace function."""
         self._tracer_left = self._gettrace()
         self._settrace(tracer)
         if self._sealer is not None:
             builtins.__dict__.update(self._builtins)  # what follows needs them
 
     def _refuse_other_tracers(self) -> None:
-        """Stop the program if it calls `sys.settrace`, by an audit hook, which stays until the process ends."""
+        """Stop the program if it calls `sys.settrace`."""
         caller, refuse, identity, limit = sys._getframe, self._stop, id, sys.getrecursionlimit()
         functions: tuple[Any, ...] = (*self._functions, Recorder.start, Recorder.stop)
-        own = {id(one.__code__) for one in functions}
+        own_codes = {id(function.__code__) for function in functions}
 
         def hook(event: str, _: tuple[Any, ...]) -> None:
             # Python itself takes away a trace function that raises, as ours does when it has stopped the program, or that
             # cannot be called for want of stack.
-            if event != "sys.settrace" or self._error is not None or identity(caller(1).f_code) in own:
+            if event != "sys.settrace" or self._error is not None or identity(caller(1).f_code) in own_codes:
                 return
             depth, frame = 0, caller(1).f_back
             while frame is not None:
@@ -118,7 +116,7 @@ class Recorder:
         """Return the recorded frames.
 
         Raises:
-            ProgramError: recording was stopped, did not reach the entry's return, or cannot be believed.
+            ProgramError: the record is not complete, or cannot be believed.
         """
         if self._error is not None:
             raise self._error
@@ -147,7 +145,6 @@ class Recorder:
         return self._frames
 
     def _compare(self, sealer: Generator[int, Any, None]) -> None:
-        """Raise a ProgramError if the record is not the sealed one."""
         again, characters = _sealer(), 0
         for frame in self._frames:
             again.send(_sealed(frame))
@@ -162,12 +159,11 @@ class Recorder:
             raise self._problem("forged", "changed the count of what is recorded")
 
     def _original(self, code: types.CodeType) -> types.CodeType | None:
-        """Find the program's own code that `code` is a copy of; None if there is none."""
-        for one in self._codes.values():
-            if code.replace(co_flags=code.co_flags & ~_AWAITABLE, co_name=one.co_name) == one:
+        for own_code in self._codes.values():
+            if code.replace(co_flags=code.co_flags & ~_AWAITABLE, co_name=own_code.co_name) == own_code:
                 self._copies[id(code)] = code
-                self._codes[id(code)] = one
-                return one
+                self._codes[id(code)] = own_code
+                return own_code
         return None
 
     def _problem(self, kind: str, message: str) -> ProgramError:
@@ -176,7 +172,7 @@ class Recorder:
     def _trace_functions(
         self, entry: types.CodeType | None, most_frames: int, deepest: int
     ) -> tuple[_Function, Callable[[str, str], NoReturn], tuple[types.FunctionType, ...]]:
-        """Make the global trace function, the one that ends the program, and a list of all that make the record."""
+        """Make the trace function, the one that ends the program, and list all."""
         # Closures, since they run at every line: a local is found faster than an attribute, and no program can replace it.
         identity, length, settrace, gettrace, later = id, len, self._settrace, self._gettrace, RUNS_LATER
         describe, items, original, instead = self._describe, _class_items, self._original, self.unreadable.instead
@@ -197,7 +193,6 @@ class Recorder:
             raise Stop
 
         def enter(frame: types.FrameType, event: str, arg: Any) -> Any:
-            """Trace a call, and return the trace function of its lines if it is recorded."""
             code = codes.get(identity(frame.f_code))
             if code is None and frame.f_code.co_filename != file:
                 return None
@@ -286,20 +281,19 @@ class Recorder:
             return record
 
         functions = (enter, record, stop, describe, items, Recorder._original, self.describe, Unreadable.instead)
-        return enter, stop, tuple(one for one in functions if isinstance(one, types.FunctionType))
+        return enter, stop, tuple(function for function in functions if isinstance(function, types.FunctionType))
 
 
 def _class_items(known: Any) -> list[tuple[str, Any]]:
-    """List the names and values that a class body has set, without keys such as `locals()[5]`."""
     pairs = dict.items(known) if isinstance(known, dict) else [(name, known[name]) for name in known]
     return [(name, value) for name, value in list(pairs) if type(name) is str and can_be_name(name)]
 
 
 def _parts(code: types.CodeType) -> list[types.CodeType]:
-    found = [code]
-    for one in found:
-        found += [constant for constant in one.co_consts if isinstance(constant, types.CodeType)]
-    return found
+    codes = [code]
+    for part in codes:
+        codes += [constant for constant in part.co_consts if isinstance(constant, types.CodeType)]
+    return codes
 
 
 def _sealed(frame: Frame) -> tuple[Any, ...]:
@@ -309,7 +303,7 @@ def _sealed(frame: Frame) -> tuple[Any, ...]:
 
 
 def _sealer() -> Generator[int, Any, None]:
-    """Start a running hash of what is sent to it, in a generator's local, which nothing outside can set."""
+    """Start a running hash, in a generator's local that nothing outside can set."""
 
     def running() -> Generator[int, Any, None]:
         digest, total = hash, 0
@@ -322,13 +316,13 @@ def _sealer() -> Generator[int, Any, None]:
 
 
 def _state(functions: tuple[types.FunctionType, ...]) -> list[object]:
-    """List the objects that functions consist of, but for their count `written`, to notice replacements."""
+    """List the objects that functions consist of, to notice replacements."""
     state: list[object] = [Event.__hash__]
-    own: list[Any] = [*functions, Frame.__init__]
-    for one in own:
-        state += [one.__code__, one.__defaults__, one.__kwdefaults__]
-        cells = zip(one.__code__.co_freevars, one.__closure__ or ())
-        seen = [cell.cell_contents for name, cell in cells if name != "written"]
-        state += seen
-        own += [inner for inner in seen if type(inner) is _FUNCTION and inner not in own]
+    watched: list[Any] = [*functions, Frame.__init__]
+    for function in watched:
+        state += [function.__code__, function.__defaults__, function.__kwdefaults__]
+        cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+        contents = [cell.cell_contents for name, cell in cells if name != "written"]
+        state += contents
+        watched += [inner for inner in contents if type(inner) is _FUNCTION and inner not in watched]
     return state

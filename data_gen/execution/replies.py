@@ -1,7 +1,4 @@
-"""Check of a sandbox's replies, before anything else reads them.
-
-A program can write to the pipe of its frames: whatever is no trace of this program becomes the outcome `forged`.
-"""
+"""Check of a sandbox's replies: what is no trace of the program is `forged`."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ class _Traced(_Strict):
 
 
 class _Forged(Exception):
-    """Fault of a reply, caught in `read`."""
+    """Fault of a reply."""
 
 
 def _forged(what: str) -> NoReturn:
@@ -74,7 +71,7 @@ def read(data: bytes, program: Program) -> Trace:
     """Read the trace in a reply, which is JSON.
 
     Raises:
-        ProgramError: the reported one; kind `forged` if the reply is anything else.
+        ProgramError: the reported one, or `forged` if the reply is anything else.
     """
     try:
         # Long replies must have a tracer's form: others, such as many empty lists, take 24 times their size to parse.
@@ -133,6 +130,5 @@ def _frames(replied: list[_Reply], program: Program) -> list[Frame]:
 
 
 def _first_lines(program: Program) -> set[int]:
-    """Find the lines that an entry's CALL may show: marked ones and decorators."""
     lines = enumerate(program.source_lines(), start=1)
     return {number for number, line in lines if MARKER in line or line.lstrip().startswith("@")}

@@ -1,7 +1,6 @@
 """Sandbox that traces untrusted programs in child processes with limits.
 
-A server that has imported only the tracer forks once per program: a few milliseconds in place of an interpreter's start. Results
-are JSON, never pickles.
+A server that has imported only the tracer forks once per program, in milliseconds. Results are JSON, never pickles.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _LOOK_SECONDS = 0.5
 
 
 class TracerConfig(Settings):
-    """Settings of the runs of real programs: the interpreter, its isolation, and the limits on one program."""
+    """Settings of runs of real programs: interpreter, isolation and limits."""
 
     python: str | None = None
     """The interpreter, by path or name; by default the one that runs this. 3.12 and later inline comprehensions: other traces."""
@@ -81,14 +80,14 @@ class TracerConfig(Settings):
 
 
 class Environment(NamedTuple):
-    """Interpreter and isolation of a program's run, as recorded."""
+    """Interpreter and isolation of a program's run."""
 
     python: str
     isolation: str
 
 
 class Sandbox:
-    """A server that traces one program after another, each in its own fork; a context manager.
+    """Server that traces programs, each in its own fork; a context manager.
 
     `libraries`: folders and files that programs may read.
     """
@@ -96,6 +95,7 @@ class Sandbox:
     def __init__(self, config: TracerConfig | None = None, libraries: Sequence[str] = ()) -> None:
         self.config = config or TracerConfig()
         self._libraries = tuple(libraries)
+        self._lock = threading.Lock()  # one program at a time: replies do not say whose they are
         self._server: subprocess.Popen[bytes] | None = None
         self._tree: list[psutil.Process] = []
         self._environment = Environment("", "")
@@ -121,33 +121,32 @@ class Sandbox:
             self._server.wait(timeout=2)  # it ends with its input
         except subprocess.TimeoutExpired:
             self._kill()
-        self._kill(known=True)
+        self._kill(tree_alone=True)
         self._server.wait()
         self._server = None
         self._remove()
 
-    def _kill(self, known: bool = False) -> None:
-        """Kill the server, bubblewrap's processes and descendants; `known`: only those seen at the start."""
+    def _kill(self, tree_alone: bool = False) -> None:
         assert self._server is not None
         processes = list(self._tree)
         with contextlib.suppress(psutil.Error):
-            processes += [] if known else psutil.Process(self._server.pid).children(recursive=True)
+            processes += [] if tree_alone else psutil.Process(self._server.pid).children(recursive=True)
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
 
     @property
     def environment(self) -> Environment:
-        """Return interpreter and isolation; starts the server."""
-        self._start()
+        """Return interpreter and isolation; start the server if needed."""
+        with self._lock:
+            self._start()
         return self._environment
 
     def trace(self, program: Program, depth: int | None = None) -> Trace:
-        """Trace a program, down to call level `depth` if given (0: the entry point's own frames).
+        """Trace a program; `depth` as of `tracer.trace`.
 
         Raises:
-            ProgramError: as `tracer.trace`; `time`, `memory` or `killed`: a limit ended the process; `process`, `thread`,
-                `network`, `files` or `native`: the program tried what it may not; `forged`: the reply is no trace of it.
+            ProgramError: the program has no trace; `kind` says why.
             ConfigError: the server does not start.
         """
         return read(self.reply(program, depth), program)
@@ -157,13 +156,13 @@ class Sandbox:
         limits = self.config.model_dump(exclude={"python", "isolation"})
         about = {"code": program.code, "name": program.name, "depth": depth, "again": again, "plain": plain}
         request = {**about, "limits": limits}
-        reply = self._exchange(request)
-        if reply is None and self._served > 1:
-            reply = self._exchange(request)  # an earlier program may have harmed the server
+        with self._lock:
+            reply = self._exchange(request)
+            if reply is None and self._served > 1:
+                reply = self._exchange(request)  # an earlier program may have harmed the server
         return problem_writer()("killed", f"{program.name}: ended the sandbox's server") if reply is None else reply
 
     def _exchange(self, request: dict[str, Any]) -> bytes | None:
-        """Return the server's reply; None if the server ended, after which the next program gets a new one."""
         self._start()
         assert self._server is not None
         assert self._server.stdin is not None
@@ -217,8 +216,8 @@ class Sandbox:
         threading.Thread(target=_watch, args=(weakref.ref(self), self._server), daemon=True).start()
 
 
+# In one thread, since a timer per program costs more.
 def _watch(box: weakref.ref[Sandbox], server: subprocess.Popen[bytes]) -> None:
-    """Kill a sandbox's server that misses its deadline, in one thread, since a timer per program costs more."""
     while server.returncode is None and (sandbox := box()) is not None:
         if time.monotonic() > sandbox._deadline and sandbox._server is server:
             sandbox._kill()
@@ -229,6 +228,5 @@ def _watch(box: weakref.ref[Sandbox], server: subprocess.Popen[bytes]) -> None:
 
 @lru_cache(maxsize=8)
 def announce(isolation: str) -> None:
-    """Log the isolation once per command."""
     if multiprocessing.parent_process() is None:
         log.warning("programs run under isolation %s", isolation)

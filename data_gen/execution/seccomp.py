@@ -1,7 +1,7 @@
-"""Seccomp filter of the system calls that a traced program may make; all others are refused.
+"""Seccomp filter of the system calls that a traced program may make.
 
-Numbers are the kernel's (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h). Other architectures have no
-filter. The sandbox's server imports this module: it stays light.
+All others are refused. Numbers are the kernel's (arch/x86/entry/syscalls/syscall_64.tbl,
+include/uapi/asm-generic/unistd.h). Other architectures have no filter.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _STREAM = 1  # SOCK_STREAM: a pair of datagram sockets could be connected elsewh
 
 
 class _Check(NamedTuple):
-    """A condition on one 32-bit half of an argument: its masked value is among `values`, or is not."""
+    """Condition on a 32-bit half of an argument, after a mask."""
 
     argument: int
     values: tuple[int, ...]
@@ -104,9 +104,10 @@ Instruction = tuple[int, int, int, int]
 
 
 def compile_filter(machine: str, metadata: bool, truncate: bool) -> bytes | None:
-    """Compile the filter for an architecture, None if it has no table; `for_process` completes it.
+    """Compile the filter for an architecture; None if it has no table.
 
-    `metadata`: allow changes of modes, owners and times. `truncate`: allow truncation by path, if something else restricts it.
+    `metadata`: allow changes of modes, owners and times. `truncate`: allow truncation by path, if something else restricts
+    it.
     """
     if machine not in ARCHITECTURES or struct.calcsize("P") != 8:
         return None
@@ -140,12 +141,11 @@ def for_process(code: bytes, process: int) -> bytes:
 
 
 def native_filter(metadata: bool, truncate: bool) -> bytes | None:
-    """Compile the filter for this machine."""
     return compile_filter(platform.machine(), metadata, truncate)
 
 
 def numbers(table: str, column: int) -> dict[str, int]:
-    """Map the system calls of a table to their numbers on one architecture."""
+    """Map the system calls of a table to their numbers."""
     rows = (row.split(":") for row in table.split())
     return {name: int(columns[column]) for name, *columns in rows if columns[column] != "-"}
 
@@ -171,7 +171,6 @@ def _checked(checks: tuple[_Check, ...]) -> list[Instruction]:
 
 
 def _search(steps: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Compile a binary search for the step of the accumulator's number."""
     if len(steps) == 1:
         return steps[0][1]
     middle = len(steps) // 2

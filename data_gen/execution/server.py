@@ -1,7 +1,7 @@
-"""Server of the sandbox: reads programs from standard input, forks for each, replies with its frames.
+"""Server of the sandbox: it reads programs, forks for each, replies with frames.
 
-Perhaps run by another interpreter, so it uses the standard library alone. Imports stay few: with subprocess, tempfile and shutil
-a fork takes 1.5 times as long.
+Another interpreter may run it, so it and what it imports use the standard library alone. Imports stay few, since each makes
+a fork slower.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from remedy.data_gen.execution import audit as guard
 from remedy.data_gen.execution.folders import MOST_BYTES, MOST_FILES, remove, too_much
-from remedy.data_gen.execution.program import Program, ProgramError
-from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.program import Program, ProgramError, TraceLimits
+from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.execution.wire import problem_writer, receive, reply_writer, send
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _WATCH_SECONDS = 0.2
 def serve(base: str, isolation: str, *libraries: str) -> None:
     """Say hello, then answer requests until standard input ends.
 
-    Each program runs in a new folder in `base`, which is emptied, and may read `libraries`.
+    `base`: folder that is emptied for each program. `libraries`: what programs may read.
     """
     # Programs must not reach the pipes by their usual numbers.
     replies = os.fdopen(os.dup(1), "wb")
@@ -59,7 +59,6 @@ def serve(base: str, isolation: str, *libraries: str) -> None:
 
 
 def _walls(base: str, isolation: str, libraries: Sequence[str]) -> tuple[dict[str, Any], Walls | None]:
-    """Set up the walls; return what the hello says of them, and the walls, if any."""
     try:
         from remedy.data_gen.execution import kernel
         from remedy.data_gen.execution.walls import Walls
@@ -75,13 +74,13 @@ def _walls(base: str, isolation: str, libraries: Sequence[str]) -> tuple[dict[st
 
 
 def _make(folder: str, base: str, walls: Walls | None) -> bool:
-    """Make the next program's folder, alone in `base`; False if the last program, held by no wall, prevents it."""
+    """Make the next program's folder; return False if the last program prevents it."""
     # A new folder each time: one that once held many files stays large.
     for last in (False, True):
         try:
             with contextlib.suppress(OSError):
-                for left in os.listdir(base):  # without Landlock the program's user can write there
-                    remove(os.path.join(base, left))
+                for leftover in os.listdir(base):  # without Landlock the program's user can write there
+                    remove(os.path.join(base, leftover))
             remove(folder)
             os.mkdir(folder, 0o700)
             if walls is not None:
@@ -100,7 +99,7 @@ def _version() -> str:
 
 
 def _run(request: dict[str, Any], folder: str, walls: Walls | None, parent: select.poll) -> tuple[bytes, int]:
-    """Run one program; return the reply (the child's, unread, or why it ended) and the child, which may live."""
+    """Run one program; return the unread reply and the child, which may live."""
     limits, name = request["limits"], request["name"]
     token = os.urandom(16)
     reader, writer = os.pipe()
@@ -124,12 +123,12 @@ def _run(request: dict[str, Any], folder: str, walls: Walls | None, parent: sele
     if why == "time" or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
         return _problem("time", name, f"stopped after {limits['timeout_seconds']:g} s"), child
     if why == "files":
-        most = f"{MOST_BYTES // 1_000_000} MB or {MOST_FILES:,} files"
+        folder_limit = f"{MOST_BYTES // 1_000_000} MB or {MOST_FILES:,} files"
         return _problem(
-            "files", name, f"wrote over {most} into its temporary folder, or where they cannot be counted"
+            "files", name, f"wrote over {folder_limit} into its temporary folder, or where they cannot be counted"
         ), child
-    how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
-    return _problem("killed", name, f"ended its process before its trace was complete ({how})"), child
+    ending = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
+    return _problem("killed", name, f"ended its process before its trace was complete ({ending})"), child
 
 
 def _problem(kind: str, name: str, message: str) -> bytes:
@@ -137,7 +136,7 @@ def _problem(kind: str, name: str, message: str) -> bytes:
 
 
 def _end(child: int) -> None:
-    """Kill what is left of a program: its process group, and orphans, which became this process's children."""
+    """Kill a program's process group and orphans."""
     _kill(os.killpg, child)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
@@ -155,9 +154,9 @@ def _end(child: int) -> None:
     os._exit(1)
 
 
-def _kill(how: Callable[[int, int], None], target: int) -> None:
+def _kill(kill: Callable[[int, int], None], target: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        how(target, signal.SIGKILL)
+        kill(target, signal.SIGKILL)
 
 
 def _children() -> list[int]:
@@ -179,7 +178,7 @@ def _child(
         os.dup2(null, stream)
     os.close(null)
     seconds = int(limits["timeout_seconds"]) + 1
-    for what, most in (
+    for limit, value in (
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_AS, limits["memory_megabytes"] * _MEGABYTE),
         (resource.RLIMIT_FSIZE, _MEGABYTE),
@@ -187,7 +186,7 @@ def _child(
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_NOFILE, 256),
     ):
-        resource.setrlimit(what, (most, most))
+        resource.setrlimit(limit, (value, value))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     if walls is not None:
         walls.enter()
@@ -205,13 +204,10 @@ def _child(
 
     guard.install(folder, stop, walls is None or walls.metadata)
     try:
-        most = TraceLimits(
-            limits["max_frames"],
-            limits["max_value_characters"],
-            limits["unreadable"] == "placeholder",
-            limits["objects"] == "attributes",
+        trace_limits = TraceLimits.of(limits)
+        traced = trace(
+            program, trace_limits, request["depth"], untrusted=True, again=request["again"], plain=request["plain"]
         )
-        traced = trace(program, most, request["depth"], untrusted=True, again=request["again"], plain=request["plain"])
         reply = write_trace(traced)
     except ProgramError as error:
         reply = write_problem(error.kind, str(error))
@@ -221,9 +217,9 @@ def _child(
 
 
 def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
-    """Make what sends a program's reply and ends its process.
+    """Make a function that sends a program's reply and ends its process.
 
-    The token tells the tracer's reply from what a program may have written to the pipe.
+    The token tells the reply from what a program wrote to the pipe.
     """
     # Bound before the program runs, which may replace what it finds in a module.
     pack, length, write, leave = struct.pack, len, os.write, os._exit
@@ -240,7 +236,7 @@ def _answerer(writer: int, token: bytes) -> Callable[[bytes], NoReturn]:
 def _collect(
     reader: int, seconds: float, most: int, folder: str, parent: select.poll
 ) -> tuple[bytes | None, Literal["", "time", "files"]]:
-    """Read the child's message; None if it ended before the message was whole, or is to be killed for time or files.
+    """Read the child's message; without a whole one, return None and why to kill it.
 
     `most`: the child's memory in bytes.
     """

@@ -1,4 +1,4 @@
-"""Tracer of a program's run: exactly CPython's `sys.settrace` events inside its source.
+"""Tracer of a program's run: CPython's `sys.settrace` events inside its source.
 
 `trace` runs in this process; `sandbox.Sandbox` runs it in a limited child.
 """
@@ -12,12 +12,11 @@ import contextlib
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from sys import exc_info
 
 from remedy.data_gen.execution.clock import clock_watched
 from remedy.data_gen.execution.describe import type_name
-from remedy.data_gen.execution.program import EntryPoint, Event, Frame, Program, ProgramError, Trace
+from remedy.data_gen.execution.program import EntryPoint, Event, Frame, Program, ProgramError, Trace, TraceLimits
 from remedy.data_gen.execution.recorder import RUNS_LATER, Recorder
 
 MODULE = "traced_program"
@@ -26,18 +25,6 @@ _FILE = f"<{MODULE}>"
 
 
 _PLACES, _STEP = 256, 93
-
-
-@dataclass(frozen=True, slots=True)
-class TraceLimits:
-    """Limits that the tracer enforces: frames, characters of all values, and the values that may be shown."""
-
-    frames: int = 100_000
-    output: int = 16_000_000
-    unreadable: bool = True
-    """Whether a value whose repr raises may be shown."""
-    attributes: bool = False
-    """Whether objects without their own repr show attributes."""
 
 
 def trace(
@@ -51,32 +38,20 @@ def trace(
 ) -> Trace:
     """Run a program's marked function in this process, and record its first run.
 
-    `depth`: record calls down to this level alone (0: the entry point's own frames). An exception that leaves the function ends
-    the trace with EXCEPTION and RETURN frames; none leaves `trace`. `random` is seeded with 0.
-    `untrusted`: the process is the program's own. The record is sealed, and an audit hook stays until the process ends: trace one
-    such program per process.
-    `again`: a second run. Objects have other addresses in another order, and a program that reads the clock has no trace.
-    `plain`: trace nothing; the frames are the entry's call and return alone.
+    `depth`: the deepest recorded call level, the entry's being 0. `random` is seeded with 0. An exception that leaves the
+    function ends the trace with EXCEPTION and RETURN frames.
+    `untrusted`: the process is the program's own; an audit hook stays until it ends.
+    `again`: a second run, with other addresses; a program that reads the clock then has no trace.
+    `plain`: trace nothing; the frames are the entry's call and return.
 
     Raises:
-        ProgramError: the program does not compile, has no marked entry, raises while loading, has a value that cannot be
-            shown, exceeds a limit, meddles with the tracer, or runs out of memory.
+        ProgramError: the program has no trace; `kind` says why.
     """
     limits = limits or TraceLimits()
     in_the_way = _objects() if again else []
     entry = program.entry_point()
     code = _compiled(program)
-    recorder = Recorder(
-        program,
-        code,
-        _entry_code(program, code, entry),
-        limits.frames,
-        limits.output,
-        depth,
-        not limits.unreadable,
-        limits.attributes,
-        untrusted,
-    )
+    recorder = Recorder(program, code, _entry_code(program, code, entry), limits, depth, untrusted)
     module = types.ModuleType(MODULE)
     module.__dict__["__builtins__"] = builtins
     modules, previous_tracer = sys.modules, sys.gettrace()
@@ -133,7 +108,6 @@ def trace(
 
 @contextlib.contextmanager
 def _seeded(program: Program) -> Iterator[None]:
-    """Seed `random` while a program runs that names it."""
     if "random" not in program.code:  # to import it takes longer than to trace
         yield
         return
@@ -148,21 +122,21 @@ def _seeded(program: Program) -> Iterator[None]:
 
 
 def _objects() -> list[object]:
-    """Make small objects that take the first addresses, so that later objects get others, in another order.
+    """Make objects that take the first addresses, so that later ones get others.
 
-    Of all small sizes, and of the kinds that Python keeps for reuse. After them, every other address is free, in mixed order.
+    They have all small sizes and the kinds that Python reuses. Then every other address is free.
     """
-    kept: list[object] = []
+    objects: list[object] = []
     for size in range(0, 256, 16):
         same_size: list[object] = [bytes(size) if size else object() for _ in range(_PLACES)]
-        for place in range(0, _PLACES, 2):
-            index = place * _STEP % _PLACES
+        for position in range(0, _PLACES, 2):
+            index = position * _STEP % _PLACES
             if index >= _PLACES // 2:  # the first places, which a first run took, stay taken
                 same_size[index] = None
-        kept.append(same_size)
-    kept.extend(tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037))
-    kept.extend(make() for make in (list, dict, set) for _ in range(137))
-    return kept
+        objects.append(same_size)
+    objects.extend(tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037))
+    objects.extend(make() for make in (list, dict, set) for _ in range(137))
+    return objects
 
 
 def _compiled(program: Program) -> types.CodeType:
@@ -173,7 +147,7 @@ def _compiled(program: Program) -> types.CodeType:
 
 
 def _entry_code(program: Program, code: types.CodeType, entry: EntryPoint) -> types.CodeType | None:
-    """Find the marked function's code; None if the compiler left it out, as after a `raise`."""
+    """Find the marked function's code; None if the compiler left it out."""
     for constant in code.co_consts:
         if not isinstance(constant, types.CodeType) or constant.co_name != entry.name:
             continue
@@ -195,17 +169,17 @@ def _load(program: Program, code: types.CodeType, module: types.ModuleType) -> N
     except BaseException as error:
         kind = type_name(type(error))
         try:
-            said = f": {error}"
+            message = f": {error}"
         except BaseException:  # what an exception says of itself is the program's code too
-            said = ""
-        raise ProgramError("raised", f"{program.name}: raised {kind} while loading{said}") from None
+            message = ""
+        raise ProgramError("raised", f"{program.name}: raised {kind} while loading{message}") from None
 
 
 class _Interrupts:
-    """Context in which a user's interrupt is told from a KeyboardInterrupt of the program."""
+    """Context that tells a user's interrupt from the program's own."""
 
     def __enter__(self) -> None:
-        self.seen = False
+        self.interrupted = False
         self.replaced = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
         if self.replaced:
             try:
@@ -216,9 +190,9 @@ class _Interrupts:
     def __exit__(self, *_: object) -> None:
         if self.replaced:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-        if self.seen:
+        if self.interrupted:
             raise KeyboardInterrupt
 
     def _note(self, *_: object) -> None:
-        self.seen = True
+        self.interrupted = True
         raise KeyboardInterrupt

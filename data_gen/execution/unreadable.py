@@ -18,7 +18,10 @@ _exact_type, _is_subclass = type, issubclass
 
 
 class Unreadable:
-    """Unreadable values of one program. `refuses`: the first ends it."""
+    """Unreadable values of one program.
+
+    `refuses`: the first one ends the program.
+    """
 
     def __init__(self, refuses: bool) -> None:
         self.count = 0
@@ -27,41 +30,45 @@ class Unreadable:
         self._handlers: list[Any] = []
 
     def start(self) -> None:
-        """Note the signal handlers before the program is loaded."""
         self._handlers = _signal_handlers()
 
     def instead(self, value: Any, error: Exception, frame: types.FrameType) -> Value:
-        """Replace a value whose repr raised `error`; raise it if it is to end the program."""
-        kind = _exact_type(error)
-        if kind is ValueError:  # perhaps of an int with more digits than Python writes
+        """Replace a value whose repr raised `error`; raise it to end the program."""
+        error_type = _exact_type(error)
+        if error_type is ValueError:  # perhaps of an int with more digits than Python writes
             try:
                 return describe_long(value)
             except Exception:
                 pass
-        lacks_room = _is_subclass(kind, MemoryError) or (_is_subclass(kind, RecursionError) and _is_deep(frame))
+        lacks_room = _is_subclass(error_type, MemoryError) or (
+            _is_subclass(error_type, RecursionError) and _is_deep(frame)
+        )
         if lacks_room or self._refuses or self.is_interrupted():
             raise error
         self.count += 1
         return describe_object(value)
 
     def why(self, error: BaseException, source: str) -> tuple[str, str]:
-        """Return the outcome and message of an error that ends the program at a line."""
-        kind = _exact_type(error)
-        if _is_subclass(kind, RecursionError):
+        """Return the outcome and message of an error that ends the program."""
+        error_type = _exact_type(error)
+        if _is_subclass(error_type, RecursionError):
             return "recursion", f"recursed too deeply to be traced, at `{source}`"
-        if _is_subclass(kind, MemoryError):
+        if _is_subclass(error_type, MemoryError):
             return "memory", f"ran out of memory, at `{source}`"
         if self.is_interrupted():
             return "killed", INTERRUPTED
-        return "repr", f"the repr of a value raised {type_name(kind)}, at `{source}`"
+        return "repr", f"the repr of a value raised {type_name(error_type)}, at `{source}`"
 
     def is_interrupted(self) -> bool:
-        """Say if the program changed a signal handler, which may raise between any two instructions."""
+        """Say if the program changed a signal handler."""
         return not all(map(is_, _signal_handlers(), self._handlers))
 
 
 def _is_deep(frame: types.FrameType | None) -> bool:
-    """Say if over a quarter of the stack is in use: with less, the same repr may not fail."""
+    """Say if over a quarter of the stack is in use.
+
+    With less, the same repr may not fail.
+    """
     room = sys.getrecursionlimit() // 4
     while frame is not None and room:
         frame, room = frame.f_back, room - 1

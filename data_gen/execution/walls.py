@@ -1,7 +1,6 @@
-"""Kernel walls around a program: Landlock for files, seccomp for system calls, a user id that owns nothing.
+"""Kernel walls around a program: Landlock, seccomp, and a powerless user id.
 
-The server prepares them once, and each child enters them before its program runs. They are tried first, in a child, so that
-`Walls.holds` is true on this machine.
+The server prepares them once and tries them in a child; each child enters them before its program runs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _SYSTEM = (
 
 
 class Identity(NamedTuple):
-    """User id that a program's process takes, and the capabilities it keeps."""
+    """User id of a program's process, and the capabilities it keeps."""
 
     name: str
     user: int | None
@@ -45,8 +44,8 @@ _ROOT = (
 class Walls:
     """Walls that work here, for programs in sub-folders of `base`.
 
-    `namespaces`: whether the file system is the sandbox's own. `libraries`: folders that programs may read. `most`: the latest
-    version of Landlock to use.
+    `namespaces`: the file system is the sandbox's own. `libraries`: what programs may read. `most`: Landlock's latest
+    version to use.
 
     Raises:
         OSError: a program cannot run behind the walls, or there is neither Landlock nor a namespace.
@@ -84,17 +83,15 @@ class Walls:
 
     @property
     def holds(self) -> list[str]:
-        """List the walls that hold."""
         landlock = [f"Landlock ABI {self.abi}"] if self.abi else []
         return [*landlock, "seccomp" if self.filter else "no seccomp on this architecture", self.identity.name]
 
     def give(self, folder: str) -> None:
-        """Make a new folder the program's own."""
         if self.identity.user is not None:
             os.chown(folder, self.identity.user, self.identity.user)
 
     def enter(self) -> None:
-        """Restrict this process for good to its working folder, the filter's calls and a powerless user."""
+        """Restrict this process for good: its working folder, system calls and user."""
         server = os.getppid()
         kernel.control(*kernel.NO_NEW_PRIVILEGES)
         if self.abi:
@@ -114,7 +111,6 @@ class Walls:
             kernel.install_filter(for_process(self.filter, os.getpid()))
 
     def _problem(self, base: str) -> str:
-        """Try the walls in a child, and say what fails, or return an empty string."""
         folder = os.path.join(base, "tried")
         os.mkdir(folder)
         reader, writer = os.pipe()
@@ -165,10 +161,13 @@ def _refused(call: Callable[[], object]) -> None:
 
 
 def readable(base: str, more: Sequence[str] = ()) -> list[str]:
-    """List what a program may read: Python's libraries, what they need, and `more`, but no folder above the user's or `base`."""
+    """List what a program may read: libraries, what they need, and `more`.
+
+    Folders above the user's or `base` are left out.
+    """
     libraries = os.path.dirname(os.__file__)
-    kept = ("site-packages", "dist-packages", "lib-dynload")
-    packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in kept)]
+    package_folders = ("site-packages", "dist-packages", "lib-dynload")
+    packages = [*site.getsitepackages(), *(path for path in sys.path if os.path.basename(path) in package_folders)]
     linked = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(path)]
     own = [libraries, *packages, os.path.realpath(sys.executable), os.path.join(sys.prefix, "pyvenv.cfg")]
     shared = [os.path.join(sys.base_prefix, "lib"), *linked]

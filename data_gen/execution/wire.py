@@ -1,7 +1,4 @@
-"""Messages between the sandbox and its server: length-prefixed JSON.
-
-Its own module, since every module that the server imports makes forks slower.
-"""
+"""Messages between the sandbox and its server: length-prefixed JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +12,12 @@ from remedy.data_gen.execution.program import Event, Frame, Trace
 
 
 def send(pipe: IO[bytes], data: bytes) -> None:
-    """Write one length-prefixed message."""
     pipe.write(struct.pack("<Q", len(data)) + data)
     pipe.flush()
 
 
 def receive(pipe: IO[bytes]) -> Any:
-    """Read one message; None at the end of the stream.
+    """Read one message; None at the end.
 
     Raises:
         ValueError, RecursionError: it is no JSON, or nested too deeply.
@@ -31,7 +27,6 @@ def receive(pipe: IO[bytes]) -> Any:
 
 
 def receive_bytes(pipe: IO[bytes]) -> bytes | None:
-    """Read one message as bytes; None at the end of the stream."""
     header = pipe.read(8)
     if len(header) < 8:
         return None
@@ -43,7 +38,7 @@ def receive_bytes(pipe: IO[bytes]) -> bytes | None:
 
 
 def problem_writer() -> Callable[[str, str], bytes]:
-    """Make a writer of a ProgramError's kind and message, as `reply_writer`."""
+    """Make a writer of a ProgramError's kind and message."""
     encode = _encoder()
 
     def write(kind: str, message: str) -> bytes:
@@ -53,7 +48,10 @@ def problem_writer() -> Callable[[str, str], bytes]:
 
 
 def reply_writer() -> Callable[[Trace], bytes]:
-    """Make a writer of traces, before a program runs that could replace its parts; `replies.read` is its inverse."""
+    """Make a writer of traces, the inverse of `replies.read`.
+
+    Make it before a program runs, which could replace its parts.
+    """
     encode = _encoder()
     events = {event: event.value for event in Event}
 

@@ -1,1 +1,1 @@
-"""Harvest: programs made of real functions of packages and of calls that were really made of them."""
+"""Harvest: programs made of packages' functions and of calls recorded from them."""

@@ -1,6 +1,6 @@
 """Self-contained programs: the statements of a package that one function needs.
 
-Names of the standard library are imported; the package's own are copied, from its other modules too.
+The standard library is imported; the package's own statements are copied.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def closed(root: Path, module: Module, function: ast.FunctionDef) -> str:
 
 
 def called_f(code: str, name: str, iterates: bool) -> str:
-    """Bind a program's function to `f`; where `iterates`, `f` lists the iterator's items."""
+    """Bind a program's function to `f`, which lists an iterator's items (`iterates`)."""
     if iterates:
         return f"{code}\ndef f(*arguments, **named):\n    return list({name}(*arguments, **named))\n"
     return code if name == "f" else f"{code}\nf = {name}\n"
@@ -87,7 +87,6 @@ class _Closure:
         return "\n".join([*head, *sorted(self._imports), *parts]).strip("\n") + "\n"
 
     def _order(self) -> list[str]:
-        """Order the modules, each after those it copies from, unless they copy from each other."""
         for name in [name for name in self._after if not self._taken[name] and not self._aliases[name]]:
             further = self._after.pop(name)  # it hands on what others have
             for after in self._after.values():
@@ -153,14 +152,11 @@ class _Closure:
         self._need(source, name)
 
     def _submodule(self, module: Module, name: str) -> Module | None:
-        """Return the module of the package that a name stands for; None if it stands for something else."""
         numbers = module.bound.get(name, [])
         statement = module.statements[numbers[0]] if len(numbers) == 1 else None
         if not isinstance(statement, ast.Import | ast.ImportFrom):
             return None
-        alias = next(
-            candidate for candidate in statement.names if (candidate.asname or candidate.name.split(".")[0]) == name
-        )
+        alias = _alias(statement, name)
         if isinstance(statement, ast.Import):
             return self._read(alias.name) if alias.asname or "." not in alias.name else None
         source = self._read(target := _target(module, statement))
@@ -168,9 +164,7 @@ class _Closure:
         return None if is_bound else self._read(f"{target}.{alias.name}")
 
     def _import(self, module: Module, statement: ast.Import | ast.ImportFrom, name: str) -> None:
-        [alias] = [
-            candidate for candidate in statement.names if (candidate.asname or candidate.name.split(".")[0]) == name
-        ][:1]
+        alias = _alias(statement, name)
         written = f" as {alias.asname}" if alias.asname and alias.asname != alias.name else ""
         if isinstance(statement, ast.Import):
             self._whole(alias.name, f"import {alias.name}{written}", name, f"import {name}" if not written else "")
@@ -218,6 +212,10 @@ def _attributes(statement: ast.stmt, module: str, inside: set[str]) -> list[ast.
     if mentions > len(accesses) or module in inside:
         raise Refused("a whole module of its package")
     return accesses
+
+
+def _alias(statement: ast.Import | ast.ImportFrom, name: str) -> ast.alias:
+    return next(alias for alias in statement.names if (alias.asname or alias.name.split(".")[0]) == name)
 
 
 def _target(module: Module, statement: ast.ImportFrom) -> str:

@@ -1,4 +1,4 @@
-"""Duplicates among programs: equal syntax trees but for names of locals, or nearly equal tokens."""
+"""Duplicates among programs: equal syntax trees but for locals' names, or similar tokens."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-class Found(NamedTuple):
-    """A duplicate: the label of its original, and their similarity, 1 for equal trees."""
+class Duplicate(NamedTuple):
+    """Label of a duplicate's original, and their similarity; 1: equal trees."""
 
     of: str
     alike: float
 
 
-class Known:
+class ProgramIndex:
     """Programs that others are compared with."""
 
     def __init__(self) -> None:
@@ -44,24 +44,26 @@ class Known:
         self._labels.append(label)
         self._sizes.append(len(shingles))
 
-    def find(self, texts: Iterable[str]) -> Found | None:
+    def find(self, texts: Iterable[str]) -> Duplicate | None:
         """Find the first equal program, else the most similar; None below ALIKE."""
         whole = "\n".join(texts)
         if whole in self._same:
-            return Found(self._same[whole], 1.0)
+            return Duplicate(self._same[whole], 1.0)
         shingles = _shingles(whole)
         common = Counter(number for shingle in shingles for number in self._having.get(shingle, ()))
         similarity = {
             number: shared / (len(shingles) + self._sizes[number] - shared) for number, shared in common.items()
         }
         best = max(similarity, key=lambda number: (similarity[number], -number), default=None)
-        return (
-            None if best is None or similarity[best] < ALIKE else Found(self._labels[best], round(similarity[best], 3))
-        )
+        if best is None or similarity[best] < ALIKE:
+            return None
+        return Duplicate(self._labels[best], round(similarity[best], 3))
 
 
 def canonical(code: str) -> list[str]:
-    """List a program's statements without imports, docstrings, annotations and comments, locals renamed by order.
+    """List a program's statements without imports, docstrings, annotations and comments.
+
+    Locals are renamed in order of appearance.
 
     Raises:
         SyntaxError, ValueError, RecursionError: `code` cannot be parsed.
@@ -88,7 +90,6 @@ def _shingles(text: str) -> set[int]:
 
 
 def _locals(statement: ast.stmt) -> dict[str, str]:
-    """Map what the functions in a statement bind to new names, in order of appearance."""
     names: dict[str, str] = {}
     for scope in (node for node in ast.walk(statement) if isinstance(node, _SCOPES)):
         for node in ast.walk(scope):

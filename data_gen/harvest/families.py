@@ -33,7 +33,6 @@ _NUMBERS = (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow, ast.LShift, ast.RShift, ast
 
 
 def families(code: str) -> list[str]:
-    """List the families of a program's operations, sorted."""
     shown: set[str] = set()
     for node in ast.walk(ast.parse(code)):
         shown |= {family for family, kinds in _NODES.items() if isinstance(node, kinds)}

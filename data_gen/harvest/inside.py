@@ -1,6 +1,7 @@
-"""Runs of a package's examples, tests and calls in the sandbox, where `jobs` puts this text at the start of a program.
+"""Runs of a package's examples, tests and calls in the sandbox.
 
-So it imports the standard library alone. Its results are untrusted: the package runs in the same process.
+`jobs` puts this text at the start of a program, so it imports the standard library alone. The package runs in the same
+process: results are untrusted.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 class TooLong(BaseException):
-    """End of a call or test that runs too long. No Exception, so that most code does not catch it."""
+    """End of a call or test that runs too long.
+
+    A BaseException, so that most code does not catch it.
+    """
 
 
 def literal(value: Any) -> str:
@@ -116,7 +120,7 @@ def arguments(frame: types.FrameType, defaults: dict[str, Any]) -> str:
 
 
 class Recorder:
-    """Profiler that records calls of functions. `wanted`: by module, the name of each function by its first line."""
+    """Profiler that records calls of `wanted` functions (module, first line, name)."""
 
     def __init__(self, wanted: dict[str, dict[str, str]]) -> None:
         self._wanted = wanted
@@ -145,7 +149,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record calls; raise `TooLong` every TEST_SECONDS, and KeyboardInterrupt, which ends all tests, at the end."""
+        """Record calls; raise `TooLong` at each time limit, KeyboardInterrupt at the end."""
 
         def stop(*_: object) -> None:
             raise TooLong if _clock() < self._end else KeyboardInterrupt
@@ -179,7 +183,7 @@ class Recorder:
 
 
 def record(wanted: dict[str, dict[str, str]], modules: list[str], files: list[str], folder: str) -> Any:
-    """Record the calls that modules' examples and files of tests or examples make. `folder`: the tests' root."""
+    """Record the calls that modules' examples and files of tests or examples make."""
     recorder = Recorder(wanted)
     tests = [file for file in files if file.endswith(".py")]
     with contextlib.suppress(BaseException):
@@ -190,7 +194,7 @@ def record(wanted: dict[str, dict[str, str]], modules: list[str], files: list[st
 
 
 def broken(modules: list[str]) -> Any:
-    """List the modules that cannot be imported in TEST_SECONDS each."""
+    """List the modules that cannot be imported in time."""
 
     def stop(*_: object) -> None:
         raise TooLong
@@ -247,9 +251,9 @@ def _run_examples(modules: list[str], files: list[str], recorder: Recorder) -> N
 
 
 def evaluate(module: str, calls: dict[str, list[str]]) -> Any:
-    """Return the outcome of every call: a word, the result's text, and whether it lists an iterator's items.
+    """Return each call's outcome: a word, the result's text, and whether it lists items.
 
-    The words: `ok`, `raises`, `literal` (the result is none), `long`, `unstable` (another result the second time), `import`.
+    `literal`: the result is none; `unstable`: another result the second time.
     """
     namespace = _namespace(module)
     if namespace is None:
@@ -284,7 +288,7 @@ def _result(function: Any, text: str) -> tuple[str, str, bool]:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Raise `TooLong` after MOST_LINES events, which are the same in every run, as seconds are not."""
+    """Raise `TooLong` after MOST_LINES events, which every run counts alike."""
     count = itertools.count()
 
     def step(frame: types.FrameType, event: str, arg: Any) -> Any:
@@ -308,7 +312,7 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 def _soften() -> None:
-    """Raise before the sandbox would kill the process, so that one test does not end all others."""
+    """Raise before the sandbox would kill the process and end all tests."""
     import _thread
     import socket
     import subprocess
@@ -321,7 +325,7 @@ def _soften() -> None:
 
 
 def run(job: dict[str, Any]) -> str:
-    """Do a job, and return its result as JSON."""
+    """Do a job; return its result as JSON."""
     import json
 
     _soften()

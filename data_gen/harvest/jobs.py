@@ -1,4 +1,4 @@
-"""Jobs of a harvest: a package's code, run in sandboxes, and the form of what may come back."""
+"""Jobs of a harvest: a package's code, run in sandboxes, and what may come back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _EVALUATED = TypeAdapter(Results)
 
 
 class Jobs:
-    """Sandboxes that can import a package, as a context manager."""
+    """Sandboxes that can import a package; a context manager."""
 
     def __init__(self, python: str | None, libraries: Sequence[str], alone: Mapping[str, str], workers: int) -> None:
         self._seen = {"path": [] if alone else libraries, "alone": alone}
@@ -59,7 +59,7 @@ class Jobs:
     def record(
         self, wanted: Mapping[str, Mapping[int, str]], modules: Sequence[str], files: Sequence[str], folder: str
     ) -> Iterator[list[dict[str, Calls] | ProgramError]]:
-        """Yield the calls of `wanted` functions (module, first line, name) that examples and tests make."""
+        """Yield the calls of `wanted` functions that examples and tests make."""
         about = {"kind": "record", "wanted": wanted, "folder": folder}
         tests = [file for file in files if file.endswith(".py")]
         texts = [file for file in files if file not in tests]
@@ -70,26 +70,25 @@ class Jobs:
             yield from pool.map(self._recorded, jobs)
 
     def _recorded(self, job: dict[str, Any]) -> list[dict[str, Calls] | ProgramError]:
-        """Run a job; if one of several modules or texts ends it, run each alone."""
-        outcome = self._found(job, _RECORDED)
+        outcome = self._run(job, _RECORDED)
         if not isinstance(outcome, ProgramError) or len(job["modules"] + job["files"]) < 2:
             return [outcome]
         alone = [(key, item) for key in ("modules", "files") for item in job[key]]
-        return [self._found({**job, "modules": [], "files": [], key: [item]}, _RECORDED) for key, item in alone]
+        return [self._run({**job, "modules": [], "files": [], key: [item]}, _RECORDED) for key, item in alone]
 
     def broken(self, modules: Sequence[str]) -> set[str]:
         """Find the modules that cannot be imported."""
         if not modules:
             return set()
-        names = self._found({"kind": "broken", "modules": modules}, _NAMES)
+        names = self._run({"kind": "broken", "modules": modules}, _NAMES)
         if not isinstance(names, ProgramError):
             return set(names)
         half = len(modules) // 2
         return self.broken(modules[:half]) | self.broken(modules[half:]) if half else set(modules)
 
     def evaluate(self, module: str, calls: Calls) -> Results:
-        """Try calls of a module's functions, and leave out functions that end the process."""
-        results = self._found({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
+        """Try calls of a module's functions; leave out functions that end the process."""
+        results = self._run({"kind": "evaluate", "module": module, "calls": calls}, _EVALUATED)
         if not isinstance(results, ProgramError):
             return {name: results[name] for name in calls if len(results.get(name, ())) == len(calls[name])}
         if len(calls) == 1:
@@ -97,7 +96,7 @@ class Jobs:
         items, half = list(calls.items()), len(calls) // 2
         return self.evaluate(module, dict(items[:half])) | self.evaluate(module, dict(items[half:]))
 
-    def _found(self, job: dict[str, Any], form: TypeAdapter[Any]) -> Any:
+    def _run(self, job: dict[str, Any], form: TypeAdapter[Any]) -> Any:
         box = self._free.get()
         try:
             result = box.trace(_program({**job, **self._seen})).result
@@ -115,7 +114,6 @@ class Jobs:
 
 
 def groups(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    """Cut items into groups of at most `most`."""
     return [items[start : start + most] for start in range(0, len(items), most)]
 
 
@@ -130,7 +128,6 @@ def _inside() -> str:
 
 
 def are_literals(arguments: str) -> bool:
-    """Say if all arguments of a call are literals."""
     try:
         values(arguments)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

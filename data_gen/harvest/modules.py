@@ -1,4 +1,4 @@
-"""Modules by their source: the names that each statement binds and needs, and its text without docstrings."""
+"""Modules by their source: the names that each statement binds and needs, its text."""
 
 from __future__ import annotations
 import __future__
@@ -20,7 +20,7 @@ _LONGEST = 1_000_000
 
 
 class Module:
-    """A module's statements.
+    """Statements of a module.
 
     Raises:
         OSError, ValueError, SyntaxError, RecursionError, MemoryError: it cannot be read or parsed.
@@ -43,8 +43,8 @@ class Module:
             if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
                 self.stars.append(statement)
             elif not _is_for_types_alone(statement):
-                for found in bound(statement):
-                    self.bound[found].append(number)
+                for bound_name in bound(statement):
+                    self.bound[bound_name].append(number)
 
     def functions(self) -> Iterator[ast.FunctionDef]:
         """Yield the module's top-level functions, the last of each name."""
@@ -56,7 +56,10 @@ class Module:
         yield from last.values()
 
     def text(self, statement: ast.stmt, decorated: bool = True, attributes: Sequence[ast.Attribute] = ()) -> str:
-        """Return a statement's text without docstrings, which may state results; `attributes` keep their last part."""
+        """Return a statement's text without docstrings, which may state results.
+
+        `attributes`: keep only their last part.
+        """
         begin = first_line(statement) if decorated else statement.lineno
         end = statement.end_lineno or begin
         before = self._lines[statement.lineno - 1].encode()[: statement.col_offset].strip()
@@ -100,7 +103,7 @@ def first_line(node: ast.stmt) -> int:
 
 
 def needed(statement: ast.stmt) -> set[str]:
-    """Find the names that a statement looks up outside itself, annotations left out."""
+    """Find the names that a statement looks up outside itself, without annotations."""
     module = ast.Module([statement], [])
     # The compiler resolves scopes exactly; lazy annotations are not looked up.
     waiting = [compile(module, "", "exec", __future__.annotations.compiler_flag, dont_inherit=True)]
@@ -134,7 +137,6 @@ def bound(statement: ast.stmt) -> set[str]:
 
 
 def imports(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the imports anywhere below nodes."""
     for node in nodes:
         yield from (inner for inner in ast.walk(node) if isinstance(inner, ast.Import | ast.ImportFrom))
 

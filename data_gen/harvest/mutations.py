@@ -1,4 +1,4 @@
-"""Changed arguments, for functions of which few calls were seen."""
+"""Changed arguments, for functions with few recorded calls."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from remedy.data_gen.harvest.jobs import are_literals
 
 
 def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
-    """Make up to `count` new texts of arguments, each with one value of a seen one changed.
-
-    The result depends on `seen` and `seed` alone.
-    """
+    """Make up to `count` new argument texts, each with one value changed."""
     draw = random.Random(seed)
     pool = [value for given, named in map(values, seen) for value in [*given, *named.values()]]
     texts: dict[str, None] = {}
     for _ in range(4 * count if pool else 0):
         given, named = values(draw.choice(seen))
-        if places := [*range(len(given)), *named]:
-            place = draw.choice(places)
-            container: Any = given if isinstance(place, int) else named
-            container[place] = _changed(container[place], pool, draw)
+        if positions := [*range(len(given)), *named]:
+            position = draw.choice(positions)
+            container: Any = given if isinstance(position, int) else named
+            container[position] = _changed(container[position], pool, draw)
         text = ", ".join([*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())])
         if text not in seen and len(texts) < count and are_literals(text):
             texts[text] = None
@@ -31,19 +28,18 @@ def mutated(seen: Sequence[str], count: int, seed: str) -> list[str]:
 
 
 def _changed(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
-    """Return another value of the same type: one of the pool, or this one changed."""
     same = [other for other in pool if type(other) is type(value)]
     if len(same) > 2 and draw.random() < 0.3:
         return draw.choice(same)
     change = _CHANGES.get(type(value))
-    return value if change is None else change(value, pool, draw)
+    return value if change is None else change(value, draw)
 
 
-def _number(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
+def _number(value: Any, draw: random.Random) -> Any:
     return draw.choice([value + 1, value - 1, -value, value * 2, value + draw.randrange(2, 10), value // 2])
 
 
-def _text(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
+def _text(value: Any, draw: random.Random) -> Any:
     cut = draw.randrange(len(value) + 1)
     variants = [value[:cut] + value[cut + 1 :], value[cut:] + value[:cut], value[::-1], value[:cut] * 2 + value[cut:]]
     if isinstance(value, str):
@@ -51,7 +47,7 @@ def _text(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
     return draw.choice(variants)
 
 
-def _items(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
+def _items(value: Any, draw: random.Random) -> Any:
     items = list(value)
     cut = draw.randrange(len(items) + 1)
     way = draw.randrange(5)
@@ -68,7 +64,7 @@ def _items(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
     return type(value)(items)
 
 
-def _entries(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
+def _entries(value: Any, draw: random.Random) -> Any:
     entries = dict(value)
     for key in [draw.choice(list(entries))] if entries else []:
         if draw.random() < 0.3:
@@ -78,8 +74,8 @@ def _entries(value: Any, pool: Sequence[Any], draw: random.Random) -> Any:
     return entries
 
 
-_CHANGES: dict[type, Callable[[Any, Sequence[Any], random.Random], Any]] = {
-    bool: lambda value, pool, draw: not value,
+_CHANGES: dict[type, Callable[[Any, random.Random], Any]] = {
+    bool: lambda value, draw: not value,
     int: _number,
     float: _number,
     str: _text,

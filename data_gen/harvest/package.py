@@ -1,4 +1,4 @@
-"""Harvest of one package: functions, calls, programs, and reasons for what is left out."""
+"""Harvest of one package: functions, calls, programs, and what is left out."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from remedy.data_gen.execution.pool import trace_all
 from remedy.data_gen.execution.program import Program, ProgramError
 from remedy.data_gen.execution.sandbox import TracerConfig
 from remedy.data_gen.harvest.closure import Refused, called_f, closed
-from remedy.data_gen.harvest.duplicates import Known, canonical, functions
+from remedy.data_gen.harvest.duplicates import ProgramIndex, canonical, functions
 from remedy.data_gen.harvest.families import families
 from remedy.data_gen.harvest.jobs import Calls, Jobs, Result, are_literals, groups
 from remedy.data_gen.harvest.modules import Module, first_line, read
@@ -37,18 +38,21 @@ Say = Callable[[str], None]
 
 
 class Options(NamedTuple):
-    """Settings of a harvest. `calls`: of a function, at most. `benchmarks`: programs that are not to be duplicated."""
+    """Settings of a harvest.
+
+    `calls`: of a function, at most. `benchmarks`: programs that are not to be duplicated.
+    """
 
     calls: int
     seed: int
     python: str | None
     workers: int
-    benchmarks: Known
+    benchmarks: ProgramIndex
 
 
 @dataclass
-class Yield:
-    """Harvest of a package. `functions`, `calls`: counts by reason for leaving out, and `kept`."""
+class Harvest:
+    """Programs of a package, and counts of functions and calls by reason."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[dict[str, Any]] = field(default_factory=list)
@@ -70,8 +74,6 @@ class _Call:
 
 @dataclass
 class _Function:
-    """A self-contained function, the arguments seen, and the calls to keep."""
-
     module: Module
     node: ast.FunctionDef
     code: str
@@ -83,37 +85,37 @@ class _Function:
         return f"{self.module.name}.{self.node.name}"
 
 
-def harvest(package: Package, options: Options, known: Known, say: Say) -> Yield:
-    """Make a package's programs, without duplicates of `known`, to which the new ones are added."""
-    found = Yield()
+def harvest(package: Package, options: Options, known: ProgramIndex, say: Say) -> Harvest:
+    """Make a package's programs, without duplicates of `known`, and add them to it."""
+    output = Harvest()
     with Jobs(options.python, package.libraries, package.alone, options.workers) as jobs:
-        known_here = (options.benchmarks, known, Known())
-        candidates = _candidates(package, _recorded(package, jobs, found, say), jobs, found)
-        functions = [function for function in candidates if _is_new(package, function, known_here, found)]
-        _choose(functions, jobs, options, found)
-    _check(package, functions, options, found, say)
+        known_here = (options.benchmarks, known, ProgramIndex())
+        candidates = _candidates(package, _recorded(package, jobs, output, say), jobs, output)
+        functions = [function for function in candidates if _is_new(package, function, known_here, output)]
+        _choose(functions, jobs, options, output)
+    _check(package, functions, options, output, say)
     for function in functions:
-        found.functions["kept" if function.calls else "no call of it can be kept"] += 1
+        output.functions["kept" if function.calls else "no call of it can be kept"] += 1
         if function.calls:
             known.add(f"{package.name}/{function.name}", canonical(function.code))
-            found.rows += _rows(package, function)
-    found.calls["kept"] = len(found.rows)
-    return found
+            output.rows += _rows(package, function)
+    output.calls["kept"] = len(output.rows)
+    return output
 
 
-def _recorded(package: Package, jobs: Jobs, found: Yield, say: Say) -> dict[str, Calls]:
-    modules = [one for name, path in package.modules if (one := read(name, path)) is not None]
-    wanted = {one.name: {first_line(node): node.name for node in one.functions()} for one in modules}
+def _recorded(package: Package, jobs: Jobs, output: Harvest, say: Say) -> dict[str, Calls]:
+    modules = [parsed for name, path in package.modules if (parsed := read(name, path)) is not None]
+    wanted = {module.name: {first_line(node): node.name for node in module.functions()} for module in modules}
     calls: dict[str, Calls] = {name: {} for name in wanted}
     files = [str(path) for path in package.tests]
-    with_examples = [one.name for one in modules if ">>> " in one.source]
-    outcomes = (one for some in jobs.record(wanted, with_examples, files, package.folder) for one in some)
-    for number, outcome in enumerate(outcomes, start=1):
+    with_examples = [module.name for module in modules if ">>> " in module.source]
+    runs = chain.from_iterable(jobs.record(wanted, with_examples, files, package.folder))
+    for number, outcome in enumerate(runs, start=1):
         say(f"{package.name}: {number} runs of examples and tests, of at most {len(with_examples) + len(files)}")
         if isinstance(outcome, ProgramError):
-            found.jobs[outcome.kind] += 1
+            output.jobs[outcome.kind] += 1
             continue
-        found.jobs["ok"] += 1
+        output.jobs["ok"] += 1
         for module, names in wanted.items():
             for name in names.values():
                 if (seen := outcome.get(module, {}).get(name)) is not None:
@@ -122,46 +124,45 @@ def _recorded(package: Package, jobs: Jobs, found: Yield, say: Say) -> dict[str,
     return calls
 
 
-def _candidates(package: Package, calls: Mapping[str, Calls], jobs: Jobs, found: Yield) -> Iterator[_Function]:
+def _candidates(package: Package, calls: Mapping[str, Calls], jobs: Jobs, output: Harvest) -> Iterator[_Function]:
     broken = jobs.broken([name for name, seen in calls.items() if not seen])
     for name, path in package.modules:
         module = read(name, path)
         for node in module.functions() if module is not None else ():
-            found.functions["all"] += 1
+            output.functions["all"] += 1
             seen = calls[name].get(node.name)
             if not seen:
                 never, objects, not_imported = NOT_CALLED
-                found.functions[objects if seen is not None else not_imported if name in broken else never] += 1
+                output.functions[objects if seen is not None else not_imported if name in broken else never] += 1
                 continue
-            found.calls["recorded"] += len(seen)
+            output.calls["recorded"] += len(seen)
             try:
                 assert module is not None
                 yield _Function(module, node, closed(package.root, module, node), seen)
             except Refused as error:
-                found.functions[f"not self-contained: {error}"] += 1
+                output.functions[f"not self-contained: {error}"] += 1
 
 
-def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, found: Yield) -> None:
-    """Choose the calls of each function: seen before mutated, different results first."""
-    tried = {function.name: _tried(function, options) for function in functions}
+def _choose(functions: Sequence[_Function], jobs: Jobs, options: Options, output: Harvest) -> None:
+    """Choose the calls of each function: seen ones, then different results, first."""
+    arguments = {function.name: _arguments_to_try(function, options) for function in functions}
     by_module: dict[str, list[_Function]] = {}
     for function in functions:
         by_module.setdefault(function.module.name, []).append(function)
     batches = [(name, part) for name, all_ in by_module.items() for part in groups(all_, _AT_A_TIME)]
     with ThreadPoolExecutor(options.workers) as pool:
         evaluated = pool.map(
-            lambda batch: jobs.evaluate(batch[0], {f.node.name: [*tried[f.name]] for f in batch[1]}), batches
+            lambda batch: jobs.evaluate(batch[0], {f.node.name: [*arguments[f.name]] for f in batch[1]}), batches
         )
         for (_, part), results in zip(batches, evaluated):
             for function in part:
-                calls, result = tried[function.name], results.get(function.node.name)
-                if result is None:
-                    found.calls["its process ended, or ran too long"] += len(calls)
-                function.calls = _selected(calls, result or [], options.calls, found)
+                calls, outcomes = arguments[function.name], results.get(function.node.name)
+                if outcomes is None:
+                    output.calls["its process ended, or ran too long"] += len(calls)
+                function.calls = _selected(calls, outcomes or [], options.calls, output)
 
 
-def _tried(function: _Function, options: Options) -> dict[str, bool]:
-    """Map arguments to try to whether they are made up."""
+def _arguments_to_try(function: _Function, options: Options) -> dict[str, bool]:
     most = 4 * options.calls
     seen = function.seen[:: -(-len(function.seen) // most)]  # from all over the tests
     more = 3 * options.calls - len(seen)
@@ -169,13 +170,13 @@ def _tried(function: _Function, options: Options) -> dict[str, bool]:
     return {**dict.fromkeys(seen, False), **dict.fromkeys(made_up, True)}
 
 
-def _selected(calls: Mapping[str, bool], results: Sequence[Result], most: int, found: Yield) -> list[_Call]:
+def _selected(calls: Mapping[str, bool], results: Sequence[Result], most: int, output: Harvest) -> list[_Call]:
     good: list[_Call] = []
     for (text, is_mutated), (word, result, iterates) in zip(calls.items(), results):
         if word == "ok" and are_literals(result):
             good.append(_Call(text, result, iterates, is_mutated))
         else:
-            found.calls[f"{'made up, ' if is_mutated else ''}{_WORDS.get(word, _WORDS['literal'])}"] += 1
+            output.calls[f"{'made up, ' if is_mutated else ''}{_WORDS.get(word, _WORDS['literal'])}"] += 1
     good = [call for call in good if call.iterates == good[0].iterates]
     first_of_result: dict[str, _Call] = {}
     for call in good:
@@ -184,7 +185,7 @@ def _selected(calls: Mapping[str, bool], results: Sequence[Result], most: int, f
     return [*first_of_result.values(), *repeated_results][:most]
 
 
-def _check(package: Package, functions: Sequence[_Function], options: Options, found: Yield, say: Say) -> None:
+def _check(package: Package, functions: Sequence[_Function], options: Options, output: Harvest, say: Say) -> None:
     programs = [
         Program.from_call(_code(function, call), call.arguments, function.name)
         for function in functions
@@ -194,39 +195,38 @@ def _check(package: Package, functions: Sequence[_Function], options: Options, f
     outcomes = iter(trace_all(programs, tracer, options.workers))
     for number, function in enumerate(functions):
         say(f"{package.name}: {number} of {len(functions)} functions run as programs")
-        kept = []
+        repeated = []
         for call, outcome in zip(function.calls, outcomes):
             if isinstance(outcome, ProgramError):
-                found.calls[f"as a program: {outcome.kind}"] += 1
+                output.calls[f"as a program: {outcome.kind}"] += 1
             elif outcome.result is None or outcome.result.text != call.result:
-                found.calls["as a program: another result than in the package"] += 1
+                output.calls["as a program: another result than in the package"] += 1
             else:
                 call.frames = len(outcome.frames)
-                kept.append(call)
-        function.calls = kept
+                repeated.append(call)
+        function.calls = repeated
 
 
 def _code(function: _Function, call: _Call) -> str:
     return called_f(function.code, function.node.name, call.iterates)
 
 
-def _is_new(package: Package, function: _Function, known: tuple[Known, Known, Known], found: Yield) -> bool:
-    """Say if a function has no duplicate in benchmarks or packages; add it to its own package if so."""
-    benchmarks, earlier, own = known
+def _is_new(package: Package, function: _Function, known: tuple[ProgramIndex, ...], output: Harvest) -> bool:
+    benchmarks, earlier, own_package = known
     label = f"{package.name}/{function.name}"
     try:
         texts, parts = canonical(function.code), list(functions(function.code))
     except RecursionError:
-        found.functions["nested too deeply to be compared"] += 1
+        output.functions["nested too deeply to be compared"] += 1
         return False
     in_benchmark = next((same for part in parts if (same := benchmarks.find(part))), None)
-    same = in_benchmark or earlier.find(texts) or own.find(texts)
+    same = in_benchmark or earlier.find(texts) or own_package.find(texts)
     if same is None:
-        own.add(label, texts)
+        own_package.add(label, texts)
         return True
     kind = "in a benchmark" if in_benchmark else "duplicate" if same.alike == 1 else "near duplicate"
-    found.functions[kind] += 1
-    found.duplicates.append({"id": label, "kind": kind, **same._asdict(), "code": function.code})
+    output.functions[kind] += 1
+    output.duplicates.append({"id": label, "kind": kind, **same._asdict(), "code": function.code})
     return False
 
 

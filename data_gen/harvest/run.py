@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from remedy.data_gen.harvest.duplicates import Known, canonical, functions
-from remedy.data_gen.harvest.package import NOT_CALLED, Options, Yield, harvest
+from remedy.data_gen.harvest.duplicates import ProgramIndex, canonical, functions
+from remedy.data_gen.harvest.package import NOT_CALLED, Harvest, Options, harvest
 from remedy.data_gen.harvest.sources import Package, find, interpreter, is_licensed
 from remedy.data_gen.tasks.program_sources import BENCHMARKS, lines, read_cases
 from remedy.files import write_text
@@ -31,12 +31,12 @@ def harvest_all(
     duplicates: Path | None,
     say: Callable[[str], None],
 ) -> None:
-    """Harvest packages by name, and append the programs of each to `out` when it is done.
+    """Harvest packages by name, and append each one's programs to `out` when done.
 
     A summary beside `out` holds the finished packages and the options.
 
     Raises:
-        UserError: a package cannot be found, two have one name, or `out` was made with other options, is gone, or is no harvest's.
+        UserError: a package is missing, two have one name, or `out` is no such harvest's.
     """
     if out.is_dir():
         raise UserError(f"{out}: is a folder: name a file in it")
@@ -56,9 +56,9 @@ def harvest_all(
         raise UserError(f"{out}: is not a harvest's, since no {path.name} is beside it: give another --out")
     summary = _summary(path, settings)
     done: dict[str, Any] = summary["packages"]
-    if not out.exists() and any(one.get("frames") for one in done.values()):
+    if not out.exists() and any(counts.get("frames") for counts in done.values()):
         raise UserError(f"{path}: tells of programs in a file that is not at {out}: remove it, or give another --out")
-    known = _known(out, done)
+    known = _known_programs(out, done)
     _write(path, summary)
     say(_line("package", _COLUMNS) + "\n" + "|---" * (len(_COLUMNS) + 1) + "|")
     for name in sorted(packages):
@@ -67,36 +67,41 @@ def harvest_all(
             if licences and not is_licensed(package.licence, licences):
                 done[name] = {"licence": package.licence, "left out": "its licence"}
             else:
-                done[name] = _one(package, out, options, known, duplicates, say)
+                done[name] = _harvested(package, out, options, known, duplicates, say)
             _write(path, summary)
         say(_row(name, done[name]))
     for line in _totals(list(done.values())):
         say(line)
 
 
-def _one(
-    package: Package, out: Path, options: Options, known: Known, duplicates: Path | None, say: Callable[[str], None]
+def _harvested(
+    package: Package,
+    out: Path,
+    options: Options,
+    known: ProgramIndex,
+    duplicates: Path | None,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     begin = time.monotonic()
-    found = harvest(package, options, known, _seldom(say))
-    for file, rows in ((out, found.rows), (duplicates, found.duplicates)):
+    result = harvest(package, options, known, _seldom(say))
+    for file, rows in ((out, result.rows), (duplicates, result.duplicates)):
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("a", encoding="utf-8") as written:
                 written.write("".join(f"{json.dumps(row)}\n" for row in rows))
-    return _said(package, found, round(time.monotonic() - begin, 1))
+    return _summary_of(package, result, round(time.monotonic() - begin, 1))
 
 
-def _said(package: Package, found: Yield, seconds: float) -> dict[str, Any]:
-    families = Counter(family for row in found.rows for family in row["families"])
+def _summary_of(package: Package, result: Harvest, seconds: float) -> dict[str, Any]:
+    families = Counter(family for row in result.rows for family in row["families"])
     return {
         "version": package.version,
         "licence": package.licence,
-        "functions": dict(found.functions),
-        "calls": dict(found.calls),
-        "runs": dict(found.jobs),
+        "functions": dict(result.functions),
+        "calls": dict(result.calls),
+        "runs": dict(result.jobs),
         "families": dict(families),
-        "frames": sum(row["frames"] for row in found.rows),
+        "frames": sum(row["frames"] for row in result.rows),
         "seconds": seconds,
     }
 
@@ -121,9 +126,8 @@ def _write(path: Path, summary: dict[str, Any]) -> None:
     write_text(path, json.dumps(summary, indent=1, sort_keys=True) + "\n")
 
 
-def _known(out: Path, done: dict[str, Any]) -> Known:
-    """Read the programs of finished packages; remove what an interrupted command left."""
-    known = Known()
+def _known_programs(out: Path, done: dict[str, Any]) -> ProgramIndex:
+    known = ProgramIndex()
     if not out.exists():
         return known
     written = out.read_text(encoding="utf-8").splitlines()
@@ -149,8 +153,7 @@ def _without_f(code: str) -> str:
     return body if last.startswith(("f = ", "def f(*arguments, **named):")) else code
 
 
-def _add_benchmark(known: Known, source: str) -> None:
-    """Add the functions of a benchmark by name, or of a file of its rows or of programs."""
+def _add_benchmark(known: ProgramIndex, source: str) -> None:
     if source in BENCHMARKS:
         codes = [(case.id, case.group) for case in read_cases(source, None)]
     else:
@@ -175,13 +178,13 @@ def _code(where: str, row: dict[str, Any]) -> str:
 def _seldom(say: Callable[[str], None]) -> Callable[[str], None]:
     last = time.monotonic()
 
-    def said(line: str) -> None:
+    def say_seldom(line: str) -> None:
         nonlocal last
         if time.monotonic() - last > _QUIET:
             last = time.monotonic()
             say(line)
 
-    return said
+    return say_seldom
 
 
 def _figures(counts: dict[str, Any]) -> tuple[int, ...]:
@@ -196,12 +199,9 @@ def _line(name: str, cells: Sequence[object]) -> str:
 
 
 def _row(name: str, counts: dict[str, Any]) -> str:
-    reason = (
-        [f"left out: {counts['left out']} is {counts['licence']}", *[""] * (len(_COLUMNS) - 1)]
-        if "left out" in counts
-        else []
-    )
-    return _line(name, reason or _figures(counts))
+    if "left out" not in counts:
+        return _line(name, _figures(counts))
+    return _line(name, [f"left out: {counts['left out']} is {counts['licence']}", *[""] * (len(_COLUMNS) - 1)])
 
 
 def _totals(everything: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -38,9 +38,10 @@ print(json.dumps([sys.path, "%d.%d.%d" % sys.version_info[:3], sysconfig.get_pat
 
 
 class Package(NamedTuple):
-    """A package. `root`: the folder that it is imported from. `modules`: names and files. `tests`: tests and texts with examples.
+    """Package on disk.
 
-    `libraries`: folders its code may read. `alone`: files of its top modules, where `root` is not readable.
+    `root`: the folder it is imported from. `modules`: names and files. `tests`: tests and texts with examples. `libraries`:
+    folders its code may read. `alone`: files of its top modules, if `root` is not readable.
     """
 
     name: str
@@ -54,16 +55,14 @@ class Package(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Return the folder of its tests."""
         return self.libraries[-1] if self.libraries else str(self.root / "test")
 
     def line_of(self, path: Path) -> str:
-        """Return a file's path from `root`, as records name it."""
         return path.relative_to(self.root).as_posix()
 
 
 class Interpreter(NamedTuple):
-    """An interpreter's search path, version, and standard library."""
+    """Search path, version and standard library of an interpreter."""
 
     path: list[str]
     version: str
@@ -72,7 +71,7 @@ class Interpreter(NamedTuple):
 
 
 def interpreter(python: str | None) -> Interpreter:
-    """Ask an interpreter about itself; if none is named, this one, with its current search path.
+    """Ask an interpreter about itself; by default this one.
 
     Raises:
         ConfigError: it does not exist or is too old.
@@ -82,7 +81,7 @@ def interpreter(python: str | None) -> Interpreter:
 
 
 def find(word: str, python: Interpreter) -> Package:
-    """Find the package that a word names: a folder, a distribution, or an importable module.
+    """Find the package that a word names: a folder, a distribution or a module.
 
     Raises:
         UserError: there is none, or it has no Python modules.
@@ -112,7 +111,7 @@ def _installed(word: str, python: Interpreter) -> Package:
     for folder in map(Path, folders):
         for distribution in _distributions(folder):
             if _same(name := distribution.metadata["Name"], word):
-                return _found(
+                return _package(
                     name,
                     distribution.metadata,
                     folder,
@@ -126,11 +125,10 @@ def _installed(word: str, python: Interpreter) -> Package:
     root = path.parent.parent if path.name == "__init__.py" else path.parent
     stem = root / word.replace(".", "/")
     about = _owner(word.split(".")[0], root)
-    return _found(word, about, root, [stem, stem.with_name(f"{stem.name}.py")], _installed_in(root))
+    return _package(word, about, root, [stem, stem.with_name(f"{stem.name}.py")], _installed_in(root))
 
 
 def _installed_in(folder: Path) -> list[Path]:
-    """Return the folder if packages are installed in it, which then may import each other."""
     return [folder] if folder.name in _SITES or any(folder.glob("*.dist-info")) else []
 
 
@@ -142,17 +140,15 @@ def _owner(top: str, root: Path) -> PackageMetadata | None:
 
 
 class _Distribution(PathDistribution):
-    """A distribution whose pipes and huge files are not read."""
+    """Distribution whose pipes and huge files are not read."""
 
     def read_text(self, filename: str | os.PathLike[str]) -> str | None:
-        """Return the text of a metadata file; None if it cannot be read."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             return read_text(Path(str(self._path), filename), _MOST_BYTES)
         return None
 
 
 def _distributions(folder: Path) -> Iterator[_Distribution]:
-    """Yield the named distributions that a folder is or holds."""
     return (
         distribution
         for distribution in map(_Distribution, [folder, *sorted(folder.glob("*.*-info"))])
@@ -161,7 +157,6 @@ def _distributions(folder: Path) -> Iterator[_Distribution]:
 
 
 def _tops(distribution: _Distribution) -> list[str]:
-    """List a distribution's top packages and modules, none outside its folder."""
     with contextlib.suppress(csv.Error, ValueError, TypeError):
         return sorted({file.parts[0] for file in distribution.files or () if file.suffix == ".py"} - {"..", "/"})
     return []
@@ -173,38 +168,37 @@ def _folder(folder: Path) -> Package:
         while (root / "__init__.py").exists():
             root = root.parent
         about = _owner(folder.relative_to(root).parts[0], root) or _information(root)
-        return _found(".".join(folder.relative_to(root).parts), about, root, [folder])
+        return _package(".".join(folder.relative_to(root).parts), about, root, [folder])
     root = folder / "src" if (folder / "src").is_dir() else folder
     inner = [path for path in root.iterdir() if path.name not in _NO_CODE and (path / "__init__.py").exists()]
     about = _information(folder)
-    return _found(
+    return _package(
         str(about["Name"]) if about else folder.name, about, root, [*inner, *root.glob("*.py")], [root, folder]
     )
 
 
-def _found(
-    name: str, about: PackageMetadata | None, root: Path, places: Sequence[Path], seen: Sequence[Path] = ()
+def _package(
+    name: str, about: PackageMetadata | None, root: Path, paths: Sequence[Path], seen: Sequence[Path] = ()
 ) -> Package:
-    """Make a package that may read `seen`, with its tests in the last; by default it reads itself alone."""
-    tests = [file for place in seen[1:] or places for file in _tests(place)]
+    tests = [file for path in seen[1:] or paths for file in _tests(path)]
     version, licence = (str(about["Version"] or UNKNOWN), _licence(about)) if about else (UNKNOWN, UNKNOWN)
-    tops = [] if seen else sorted({root / place.relative_to(root).parts[0] for place in places if place.exists()})
+    tops = [] if seen else sorted({root / path.relative_to(root).parts[0] for path in paths if path.exists()})
     return Package(
         name,
         version,
         licence,
         root,
-        _modules(root, places),
+        _modules(root, paths),
         tuple(sorted(set(tests))),
         tuple(dict.fromkeys(map(str, seen or tops))),
         {top.stem: str(top / "__init__.py" if top.is_dir() else top) for top in tops},
     )
 
 
-def _modules(root: Path, places: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
+def _modules(root: Path, paths: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     files_by_name = dict[str, Path]()
-    for place in places:
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+    for top in paths:
+        for path in sorted(top.rglob("*.py")) if top.is_dir() else [top]:
             inner = path.relative_to(root).with_suffix("").parts
             parts = inner[:-1] if inner[-1] == "__init__" else inner
             is_code = not any(part in _NO_CODE or part.startswith("test_") for part in parts)
@@ -215,8 +209,8 @@ def _modules(root: Path, places: Sequence[Path]) -> tuple[tuple[str, Path], ...]
     return tuple(sorted(files_by_name.items()))
 
 
-def _tests(place: Path) -> Iterator[Path]:
-    for path in place.rglob("*") if place.is_dir() else ():
+def _tests(top: Path) -> Iterator[Path]:
+    for path in top.rglob("*") if top.is_dir() else ():
         is_test = path.suffix == ".py" and (path.stem.startswith("test_") or path.stem.endswith("_test"))
         is_text = path.suffix in _TEXTS and "egg-info" not in path.parent.name
         if path.is_file() and (is_test or (is_text and _has_examples(path))):
@@ -249,7 +243,7 @@ def is_licensed(licence: str, wanted: Sequence[str]) -> bool:
 
     def is_one(part: str) -> bool:
         words = re.split(r"[\s()-]+", part.strip(" ()").lower())
-        return any(words[: len(want)] == want for want in (re.split(r"[\s-]+", one.lower()) for one in wanted))
+        return any(words[: len(want)] == want for want in (re.split(r"[\s-]+", name.lower()) for name in wanted))
 
     parts = re.split(r"\s+and\s+|\s*&\s*", licence, flags=re.IGNORECASE)  # of metadata, which need not be SPDX's
     return all(any(map(is_one, re.split(r"\s+or\s+", part, flags=re.IGNORECASE))) for part in parts)

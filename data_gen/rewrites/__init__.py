@@ -1,6 +1,6 @@
-"""Rewrites that keep what a program does and change how it is written, each meant to mitigate one kind of failure.
+"""Rewrites that change how a program is written, not what it does.
 
-To add one, write a function `(tree, names, functions) -> changed` that changes the functions of a module's syntax tree, and
+To add one, write a function `(tree, names, functions) -> changed` that changes functions of a module's syntax tree, and
 register it in REWRITES.
 """
 
@@ -35,29 +35,29 @@ RewriteName = Annotated[str, one_of(REWRITES)]
 
 
 def rewrites_of(rewriting: str) -> tuple[str, ...]:
-    """The rewrites that a name stands for: one of REWRITES, `all` of them, or `none`.
+    """Return the rewrites that a name stands for; `all` and `none` are names too.
 
     Raises:
-        ValueError: it is no such name.
+        ValueError: there is no such name.
     """
     if rewriting == "none":
         return ()
     return tuple(REWRITES) if rewriting == "all" else (REWRITES.check(rewriting),)
 
 
-def _known(rewriting: str) -> str:
+def _check_rewriting(rewriting: str) -> str:
     rewrites_of(rewriting)
     return rewriting
 
 
-Rewriting = Annotated[str, AfterValidator(_known)]
+Rewriting = Annotated[str, AfterValidator(_check_rewriting)]
 """One rewrite, `all` of them, or `none`: the program as it is."""
 
 
 def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
-    """The program with its functions rewritten, all but the marked one; itself where nothing changes or it has no such form.
+    """Rewrite all functions of a program but the marked one.
 
-    Comments and layout of a program that changes are lost.
+    A changed program loses comments and layout. One without an entry point is returned as it is.
     """
     try:
         entry = program.entry_point().name
@@ -73,10 +73,10 @@ def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
 
 
 def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>", entry: str = "") -> str:
-    """The source with all its functions rewritten but `entry`, unchanged where there is nothing to rewrite.
+    """Rewrite all functions of a source but `entry`.
 
     Raises:
-        ProgramError: kind `syntax`, it does not parse; kind `recursion`, it is nested too deeply.
+        ProgramError: `syntax`, it does not parse; `recursion`, it is nested too deeply.
     """
     try:
         tree = ast.parse(code)
@@ -95,7 +95,6 @@ def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>", ent
 
 
 def _functions(tree: ast.Module, entry: str) -> list[ast.FunctionDef]:
-    """All functions, inner ones too, outer first, but for the marked one and the loops that `characters` puts in."""
     left_alone = {entry, *dict(LOOPS.values())}
-    kept = [s for s in tree.body if not (isinstance(s, ast.FunctionDef) and s.name in left_alone)]
-    return [node for statement in kept for node in ast.walk(statement) if isinstance(node, ast.FunctionDef)]
+    statements = [s for s in tree.body if not (isinstance(s, ast.FunctionDef) and s.name in left_alone)]
+    return [node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.FunctionDef)]

@@ -1,19 +1,18 @@
-"""String operations into loops over characters: `s.replace(a, b)` becomes `replace_by_character(s, a, b)`.
+"""String operations as loops over characters.
 
-Each loop returns what the method returns for every argument, the method's own errors included, which is why what is not the plain
-case is handed to the method.
+Each loop returns what the method returns for every argument, and raises its errors: all but the plain case is handed to the
+method.
 """
 
 from __future__ import annotations
 
 import ast
+from itertools import takewhile
 
 from remedy.data_gen.rewrites.names import Names
 
 _NO_TEXT = "type(text) is not str"
 _NOT_ASCII = "not (type(text) is str and text.isascii())"
-_NO_TEXTS = "not (type(text) is type(%s) is str)"
-_NOT_FULL = "not (type(text) is type(%s) is str and %s)"
 _CONVERTED = """
     result = ""
     for character in text:
@@ -49,35 +48,34 @@ _STRIPPED = {
     return text[start:end]
 """,
 }
-_BODIES = {
-    "replace": """
-    result = ""
+_COMPARED = """
+    if len({0}) > len(text):
+        return False
+    for position in range({1}):
+        if text[{2}] != {0}[{2}]:
+            return False
+    return True
+"""
+_SCANNED = """
+    {1}
     position = 0
     while position < len(text):
-        if text[position : position + len(old)] == old:
-            result += new
-            position += len(old)
+        if text[position : position + len({0})] == {0}:
+            {2}
+            position += len({0})
         else:
-            result += text[position]
+            {3}
             position += 1
-    return result
-""",
-    "split": """
-    parts = []
-    part = ""
-    position = 0
-    while position < len(text):
-        if text[position : position + len(separator)] == separator:
-            parts.append(part)
-            part = ""
-            position += len(separator)
-        else:
-            part += text[position]
-            position += 1
-    parts.append(part)
-    return parts
-""",
-    "join": """
+    {4}
+"""
+_SPLIT = "parts.append(part); part = ''"
+_FIND = """
+    for position in range(len(text) - len(part) + 1):
+        if text[position : position + len(part)] == part:
+            return position
+    return -1
+"""
+_JOIN = """
     parts = list(parts)
     result = ""
     for number, part in enumerate(parts):
@@ -88,70 +86,55 @@ _BODIES = {
         for character in part:
             result += character
     return result
-""",
-    "count": """
-    count = 0
-    position = 0
-    while position < len(text):
-        if text[position : position + len(part)] == part:
-            count += 1
-            position += len(part)
-        else:
-            position += 1
-    return count
-""",
-    "find": """
-    for position in range(len(text) - len(part) + 1):
-        if text[position : position + len(part)] == part:
-            return position
-    return -1
-""",
-    "startswith": """
-    if len(prefix) > len(text):
-        return False
-    for position in range(len(prefix)):
-        if text[position] != prefix[position]:
-            return False
-    return True
-""",
-    "endswith": """
-    if len(suffix) > len(text):
-        return False
-    for position in range(1, len(suffix) + 1):
-        if text[-position] != suffix[-position]:
-            return False
-    return True
-""",
-}
+"""
 
 
-def _loop(method: str, name: str, parameters: str, special: str, body: str) -> tuple[str, str]:
-    """A loop in place of a method; `special`: the condition of what is handed to the method."""
-    (first, _, others), name = parameters.partition(", "), f"{name}_by_character"
-    return name, f"def {name}({parameters}):\n    if {special}:\n        return {first}.{method}({others})\n{body}"
+def _loop(method: str, parameters: str, special: str, body: str) -> tuple[tuple[str, int], tuple[str, str]]:
+    """Write a loop in place of a method; `special` holds where the method is called."""
+    first, _, others = parameters.partition(", ")
+    name = f"{method}_spaces_by_character" if ".isspace()" in body else f"{method}_by_character"
+    head = f"def {name}({parameters}):\n    if {special}:\n        return {first}.{method}({others})\n"
+    return (method, parameters.count(",")), (name, head + body)
 
 
-def _loops() -> dict[tuple[str, int], tuple[str, str]]:
-    found = {("upper", 0): _loop("upper", "upper", "text", _NO_TEXT, _CONVERTED % "upper")}
-    for method in ("lower", "swapcase"):
-        found[method, 0] = _loop(method, method, "text", _NOT_ASCII, _CONVERTED % method)
-    for method in ("isalpha", "isdigit"):
-        found[method, 0] = _loop(method, method, "text", _NO_TEXT, _ALL % method)
-    for method, body in _STRIPPED.items():
-        found[method, 0] = _loop(method, f"{method}_spaces", "text", _NO_TEXT, body.replace("%s", ".isspace()"))
-        given = body.replace("%s", " in characters")
-        found[method, 1] = _loop(method, method, "text, characters", _NO_TEXTS % "characters", given)
-    for method, other in (("find", "part"), ("startswith", "prefix"), ("endswith", "suffix")):
-        found[method, 1] = _loop(method, method, f"text, {other}", _NO_TEXTS % other, _BODIES[method])
-    for method, other in (("count", "part"), ("split", "separator")):
-        found[method, 1] = _loop(method, method, f"text, {other}", _NOT_FULL % (other, other), _BODIES[method])
-    texts = "not (type(text) is type(old) is type(new) is str and old)"
-    found["replace", 2] = _loop("replace", "replace", "text, old, new", texts, _BODIES["replace"])
-    found["join", 1] = _loop("join", "join", "separator, parts", "type(separator) is not str", _BODIES["join"])
-    return found
+def _text_loop(method: str, other: str, body: str, also: str = "") -> tuple[tuple[str, int], tuple[str, str]]:
+    return _loop(method, f"text, {other}", f"not (type(text) is type({other}) is str{also})", body)
 
 
-LOOPS = _loops()
+LOOPS = dict(
+    [
+        _loop("upper", "text", _NO_TEXT, _CONVERTED % "upper"),
+        *(_loop(method, "text", _NOT_ASCII, _CONVERTED % method) for method in ("lower", "swapcase")),
+        *(_loop(method, "text", _NO_TEXT, _ALL % method) for method in ("isalpha", "isdigit")),
+        *(_loop(method, "text", _NO_TEXT, body.replace("%s", ".isspace()")) for method, body in _STRIPPED.items()),
+        *(_text_loop(method, "characters", body.replace("%s", " in characters")) for method, body in _STRIPPED.items()),
+        _text_loop("find", "part", _FIND),
+        _text_loop("startswith", "prefix", _COMPARED.format("prefix", "len(prefix)", "position")),
+        _text_loop("endswith", "suffix", _COMPARED.format("suffix", "1, len(suffix) + 1", "-position")),
+        _text_loop(
+            "count", "part", _SCANNED.format("part", "count = 0", "count += 1", "", "return count"), " and part"
+        ),
+        _text_loop(
+            "split",
+            "separator",
+            _SCANNED.format(
+                "separator",
+                "parts = []; part = ''",
+                _SPLIT,
+                "part += text[position]",
+                "parts.append(part); return parts",
+            ),
+            " and separator",
+        ),
+        _loop(
+            "replace",
+            "text, old, new",
+            "not (type(text) is type(old) is type(new) is str and old)",
+            _SCANNED.format("old", "result = ''", "result += new", "result += text[position]", "return result"),
+        ),
+        _loop("join", "separator, parts", "type(separator) is not str", _JOIN),
+    ]
+)
 """By a method's name and number of arguments the loop's name and source. A receiver that is no string is handed to its own method."""
 _BUILTINS = {"enumerate", "len", "list", "range", "str", "type"}
 
@@ -173,25 +156,20 @@ class _Calls(ast.NodeTransformer):
 
 
 def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Write string operations as loops over characters: `s.replace(a, b)` is `replace_by_character(s, a, b)`.
+    """Write `s.replace(a, b)` as `replace_by_character(s, a, b)`, other methods likewise.
 
     A module with its own `len` or the like is left alone.
     """
-    if _module_names(tree) & {*_BUILTINS, *dict(LOOPS.values()), "*"}:
+    top_level = Names(ast.Module([*map(_hollow, tree.body)], []))
+    if (top_level.bound | names.shared) & {*_BUILTINS, *dict(LOOPS.values()), "*"}:
         return False
     calls = _Calls()
     for function in functions:
         function.body = [calls.visit(statement) for statement in function.body]
-    at = _after_imports(tree)
-    tree.body[at:at] = [node for _, source in sorted(calls.used.items()) for node in ast.parse(source).body]
+    position = len([*takewhile(_comes_first, tree.body)])
+    tree.body[position:position] = [node for _, source in sorted(calls.used.items()) for node in ast.parse(source).body]
     names.taken |= calls.used.keys()
     return bool(calls.used)
-
-
-def _module_names(tree: ast.Module) -> set[str]:
-    top = Names(ast.Module([_hollow(statement) for statement in tree.body], []))
-    imported = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    return top.bound | (imported & {"*"}) | Names(tree).shared
 
 
 def _hollow(statement: ast.stmt) -> ast.stmt:
@@ -200,11 +178,6 @@ def _hollow(statement: ast.stmt) -> ast.stmt:
     return statement
 
 
-def _after_imports(tree: ast.Module) -> int:
-    at = 0
-    for statement in tree.body:
-        docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if not (docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")):
-            break
-        at += 1
-    return at
+def _comes_first(statement: ast.stmt) -> bool:
+    docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")

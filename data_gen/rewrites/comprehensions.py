@@ -1,4 +1,4 @@
-"""Comprehensions into loops, and generator expressions too where what they are given to reads all of them at once."""
+"""Comprehensions as loops."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _OWN_SCOPE = (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictC
 
 
 class _Comprehensions(Hoister):
-    """`[g(x) for x in xs if c]` becomes `items1 = []` and a `for` loop that appends to it."""
+    """Rewrite of `[g(x) for x in xs]` as a loop that appends to `items1`."""
 
     used: Counter[str]
 
-    def visit_function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def visit_function(self, function: ast.FunctionDef) -> None:
         self.used = Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name))
         self.used.update(node.arg for node in ast.walk(function) if isinstance(node, ast.arg))
         super().visit_function(function)
@@ -39,7 +39,6 @@ class _Comprehensions(Hoister):
         return False
 
     def _movable(self, part: _Comprehension) -> bool:
-        """Say if no scope inside has the comprehension's variables, which a loop would share with it."""
         bound = _targets(part)
         for node in ast.walk(part):
             if isinstance(node, ast.NamedExpr | ast.Await):
@@ -78,30 +77,30 @@ class _Comprehensions(Hoister):
         return ast.Name(items, ast.Load())
 
     def _add(self, part: _Comprehension, items: str) -> list[ast.stmt]:
-        held = ast.Name(items, ast.Load())
+        items_name = ast.Name(items, ast.Load())
         if not isinstance(part, ast.DictComp):
             method = "add" if isinstance(part, ast.SetComp) else "append"
-            return [ast.Expr(ast.Call(ast.Attribute(held, method, ast.Load()), [part.elt], []))]
+            return [ast.Expr(ast.Call(ast.Attribute(items_name, method, ast.Load()), [part.elt], []))]
         key, before = part.key, []
         if not isinstance(key, ast.Name | ast.Constant):  # an assignment works its value out first, a display its key
             name = self.names.fresh("key")
             before = [ast.Assign([ast.Name(name, ast.Store())], key)]
             key = ast.Name(name, ast.Load())
-        return [*before, ast.Assign([ast.Subscript(held, key, ast.Store())], part.value)]
+        return [*before, ast.Assign([ast.Subscript(items_name, key, ast.Store())], part.value)]
 
 
 def _targets(part: _Comprehension) -> set[str]:
-    found = (node for generator in part.generators for node in ast.walk(generator.target))
-    return {node.id for node in found if isinstance(node, ast.Name)}
+    targets = (node for generator in part.generators for node in ast.walk(generator.target))
+    return {node.id for node in targets if isinstance(node, ast.Name)}
 
 
 def _rename(part: ast.AST, outside: ast.AST, renamed: dict[str, str]) -> None:
-    kept = set(map(id, ast.walk(outside)))
+    outside_ids = set(map(id, ast.walk(outside)))
     for node in ast.walk(part):
-        if isinstance(node, ast.Name) and id(node) not in kept:
+        if isinstance(node, ast.Name) and id(node) not in outside_ids:
             node.id = renamed.get(node.id, node.id)
 
 
 def comprehensions(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
-    """Write comprehensions as loops, and generator expressions too where all of their items are read at once."""
+    """Write comprehensions as loops, and generator expressions that are read at once."""
     return _Comprehensions(names).rewrite(functions)

@@ -1,4 +1,4 @@
-"""Names in a program: which are taken, which may change behind an expression's back, and fresh ones."""
+"""Names in a program: those taken, those that calls may change, and fresh ones."""
 
 from __future__ import annotations
 
@@ -9,36 +9,29 @@ _SEES_NAMES = {"locals", "vars", "dir", "globals", "eval", "exec"}
 
 
 class Names:
-    """The names of one program."""
+    """Names of one program."""
 
     def __init__(self, tree: ast.AST) -> None:
-        self.taken = set(_all(tree))
-        self.bound = set(_bound(tree))
+        self.bound = {*_bound(tree)}
         """Names given a value somewhere, so that a builtin of that name may not be the builtin."""
+        self.taken = self.bound.union(
+            text for node in ast.walk(tree) for text in vars(node).values() if type(text) is str
+        )
         self.shared = {n for node in ast.walk(tree) if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
         """Names that a called function may give another value."""
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing in the program has, and that is taken from now on."""
+        """Take a name that the program does not have."""
         number = 1
-        while f"{stem}{number}" in self.taken:
+        while (name := f"{stem}{number}") in self.taken:
             number += 1
-        self.taken.add(f"{stem}{number}")
-        return f"{stem}{number}"
+        self.taken.add(name)
+        return name
 
 
 def looks_at_names(function: ast.AST) -> bool:
-    """Say if a function may ask for its own variables by name, so that one more would show."""
+    """Say if a function may look its own variables up by name."""
     return any(isinstance(node, ast.Name) and node.id in _SEES_NAMES for node in ast.walk(function))
-
-
-def _all(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
-    yield from _bound(tree)
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Tasks: sets of programs, and what is known about each.
+"""Tasks: sets of programs.
 
-To add one, write a subclass of `Task` in a file here, with `@TASKS.register(...)`, and import it below.
+To add one, register a subclass of `Task` in a file here with `@TASKS.register(...)`, and import it below.
 """
 
 from remedy.data_gen.tasks import composition, permutation, programs

@@ -13,7 +13,7 @@ _LINE_BREAK = re.compile(r"\s*\n\s*")
 
 
 def executions(test: str) -> list[tuple[str, str]]:
-    """Return arguments and result of the first five assertions in HumanEval's `check`.
+    """Return arguments and result of the first assertions in HumanEval's `check`.
 
     Raises:
         SyntaxError: the test does not parse.
@@ -27,7 +27,7 @@ def executions(test: str) -> list[tuple[str, str]]:
 
 
 def asserted(source: str, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
-    """Yield function, arguments and result of each such assertion."""
+    """Yield function, arguments and result of each assertion on a call."""
     for statement in statements:
         match statement:
             case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[expected])):
@@ -51,7 +51,6 @@ def arguments_of(source: str, call: ast.Call) -> str:
 
 
 def _result(test: str, expected: ast.expr) -> str:
-    """Return the expected value as written, with constant arithmetic computed."""
     written = ast.get_source_segment(test, expected)
     assert written is not None
     try:
@@ -64,7 +63,6 @@ def _result(test: str, expected: ast.expr) -> str:
 
 
 def _one_line(text: str, node: ast.expr) -> str:
-    """Return an expression on one line, as written if possible."""
     line = _LINE_BREAK.sub(" ", text)
     try:
         same = line == text or ast.dump(ast.parse(line, mode="eval").body) == ast.dump(node)

@@ -19,8 +19,8 @@ _IS_TEXT = "`input` is its arguments as Python text, strings in quotes"
 def called(program: Program, outcome: Outcome) -> Outcome:
     """Replace the outcome by `call` if a row's call ran nothing of its function.
 
-    A function defined by `def` has a frame as soon as it runs. A class or builtin may raise without one: there only a missing name or
-    unfitting arguments count.
+    A function defined by `def` has a frame as soon as it runs. A class or builtin may raise without one: there a missing
+    name or unfitting arguments count.
     """
     if not (function := program.calls):
         return outcome

@@ -1,4 +1,4 @@
-"""The composition task: func_A(func_B(... func_C(x))), nested, flattened into temporaries, or on several lines."""
+"""The composition task: `f(g(h(x)))`, nested, with temporaries, or on several lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LISTED = 10_000
 
 @TASKS.register("composition")
 class CompositionTask(Task):
-    """Functions of one family applied to each other's results."""
+    """Functions of one family, applied to each other's results."""
 
     kind: Literal["composition"] = "composition"
     family: Annotated[str, one_of(FAMILIES)] = "strings"
@@ -58,7 +58,7 @@ class CompositionTask(Task):
     """Test programs that have at least one held-out pair, or none, as in training; null: drawn as if none were held out."""
 
     @model_validator(mode="after")
-    def _known(self) -> CompositionTask:
+    def _settings_exist(self) -> CompositionTask:
         low, high = self.depth_range()
         if not 1 <= low <= high <= 8:
             raise ValueError(f"depth must lie in 1..8, got {shown(self.depth)}")
@@ -129,19 +129,19 @@ class CompositionTask(Task):
         return depths | functions | ({("split_by", self.split_by): single} if self.split_by != "program" else {})
 
     def learnt(self, composed: Composition) -> str:
-        """Return what a program's split goes by: itself, or its functions in order."""
+        """Return the text that decides a program's split."""
         whole = self.split_by != "functions" or composed.depth == 1
         return composed.identity if whole else " ".join(composed.functions)
 
     def count(self, split: str) -> int | None:
-        """Count a small space, which training may repeat; 0 for a split without programs, else None."""
+        """Count a small space; 0 for a split without programs, else None."""
         space = None if split == "train" else listed(self, split)
         if space is not None:
             return len(space)
         return None if any(split in (ALL, name) for name in self._splits()) else 0
 
     def _splits(self) -> Iterator[str]:
-        """Yield the split of one composition after another; all splits where programs are split."""
+        """Yield the splits that have programs, some repeatedly."""
         low, high = self.depth_range()
         if self.split_by != "functions" or low == 1:
             yield from SPLITS
@@ -159,7 +159,8 @@ class CompositionTask(Task):
         ordered = sorted(space, key=lambda composed: rng.mix(text_hash(composed.identity) + seed))
         chosen = [ordered[index % len(ordered)] for index in indices]
         return [
-            self._made(split, index, composed, text_hash(composed.identity)) for index, composed in zip(indices, chosen)
+            self._drawn_from(split, index, composed, text_hash(composed.identity))
+            for index, composed in zip(indices, chosen)
         ]
 
     def _drawn(self, split: str, index: int, seed: int) -> Drawn:
@@ -171,9 +172,9 @@ class CompositionTask(Task):
                 break
         else:
             raise too_few_programs(self, split)
-        return self._made(split, index, composed, key)
+        return self._drawn_from(split, index, composed, key)
 
-    def _made(self, split: str, index: int, composed: Composition, key: int) -> Drawn:
+    def _drawn_from(self, split: str, index: int, composed: Composition, key: int) -> Drawn:
         flatten, functions = int(self.flatten), " ".join(composed.functions)
         slices: dict[str, int | str] = {
             "family": self.family,
@@ -193,8 +194,8 @@ class CompositionTask(Task):
         units = composed.inputs if self.split_by == "inputs" else (self.learnt(composed),)
         if split != ALL and any(split_of(text_hash(unit)) != split for unit in units):
             return False
-        asked = "without" if split in SEEN else self.test_pairs
-        if asked and (asked == "with") != bool(self._pairs(composed)):
+        wanted = "without" if split in SEEN else self.test_pairs
+        if wanted and (wanted == "with") != bool(self._pairs(composed)):
             return False
         held_out = set(self.held_out_functions) & set(composed.functions) or composed.depth in self.held_out_depths
         return not (held_out and split == "train")
@@ -202,7 +203,7 @@ class CompositionTask(Task):
 
 @lru_cache(maxsize=256)
 def listed(task: CompositionTask, split: str) -> tuple[Composition, ...] | None:
-    """List the distinct programs of a split; None if they are too many."""
+    """List the distinct programs of a split; None if there are too many."""
     space = _space(task)
     return None if space is None else tuple(composed for composed in space if task.allows(split, composed))
 
@@ -215,10 +216,10 @@ def _space(task: CompositionTask) -> tuple[Composition, ...] | None:
 
 
 class Composition(NamedTuple):
-    """A drawn program.
+    """Drawn program.
 
-    `functions`: from the first line's innermost call outwards. `identity`: the same nested or flattened, and for families that differ
-    only in the type of values.
+    `functions`: from the first line's innermost call outwards. `identity`: the same nested or flattened, and for families
+    that differ in the type of values alone.
     """
 
     code: str
@@ -229,8 +230,6 @@ class Composition(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """One composition: its steps with temporaries, and nested."""
-
     steps: tuple[str, ...]
     nested: str
     identity: str
@@ -239,7 +238,7 @@ class _Line(NamedTuple):
 def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: int = 0) -> Composition:
     """Draw one program; the draws do not depend on `flatten`.
 
-    `split`: that of the inputs under `split_by: inputs`. `index`: sets whose turn begins in parallel lines.
+    `split`: that of the inputs under `split_by: inputs`. `index`: the turn of functions in parallel lines.
     """
     family = FAMILIES[config.family]
     inputs = _Inputs(config, draws, split)
@@ -266,7 +265,7 @@ def compose(config: CompositionTask, draws: rng.Draws, split: str = ALL, index: 
 
 
 def _in_turn(config: CompositionTask, draws: rng.Draws, split: str, index: int) -> list[tuple[str, ...]]:
-    """Draw each line's functions in random order, all equally often over lines and programs."""
+    """Draw each line's functions, all equally often over lines and programs."""
     names = [name for name in config.function_names() if split != "train" or name not in config.held_out_functions]
     if not names:
         raise too_few_programs(config, split)
@@ -299,8 +298,6 @@ def _call(name: str, arguments: Sequence[str]) -> str:
 
 
 class _Inputs:
-    """Inputs of one program, all different if it has several lines."""
-
     def __init__(self, config: CompositionTask, draws: rng.Draws, split: str) -> None:
         self.config, self.draws = config, draws
         self.split = split if config.split_by == "inputs" else ALL

@@ -26,7 +26,7 @@ Draw = Callable[[Draws, Texts], Any]
 
 
 class Family(NamedTuple):
-    """A domain: an input's draw, and functions with those of extra arguments."""
+    """Functions of one type, with draws of their input and extra arguments."""
 
     draw_input: Draw
     functions: Mapping[str, tuple[Draw, ...]]
@@ -120,8 +120,6 @@ def _family(draw_input: Draw, text: str, **more: Any) -> Family:
 
 
 class _Arguments(ast.NodeTransformer):
-    """Transformer that puts expressions in place of parameters."""
-
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
         self.given = given
 

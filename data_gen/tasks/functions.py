@@ -1,11 +1,10 @@
-"""The functions that compositions call, by family. Their source is the data.
+"""Functions that compositions call, by family, as source text.
 
-A function begins at the margin, without `def`; an expression after its head is its result. The first parameter is of the family, the
-others say how they are drawn: `1..4` a number, `word 1..3` a text of so many letters, or a name in `families.DRAWS`. Every function
-maps its family into itself. Numbers stay small, and sets hold small integers, whose order does not depend on hash randomisation.
+A function has no `def`; an expression after its head is its result. The first parameter is of the family, as is the result.
+The others say how they are drawn: `1..4` a number, `word 1..3` a text of so many letters, or a name in `families.DRAWS`.
+Sets hold small integers, whose order does not depend on hash randomisation.
 
-Those of strings are from the literature on string composition. Those of sequences do the same, line by line, to strings, lists and
-tuples: slices and `+` make the same frames for every type.
+Those of strings are from the literature. Those of sequences have the same frames for strings, lists and tuples.
 """
 
 STRINGS = """

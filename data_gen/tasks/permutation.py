@@ -1,4 +1,4 @@
-"""The permutation task: following a few variables whose values commands permute."""
+"""The permutation task: commands permute the values of a few variables."""
 
 from __future__ import annotations
 
@@ -101,11 +101,9 @@ class PermutationTask(Task):
         return self
 
     def length_range(self) -> tuple[int, int]:
-        """Return the shortest and the longest program."""
         return low_high(self.length)
 
     def repertoire_range(self) -> tuple[int, int] | None:
-        """Return the fewest and the most different commands of a program."""
         return None if self.repertoire is None else low_high(self.repertoire)
 
     def describe(self) -> str:
@@ -147,7 +145,10 @@ class PermutationTask(Task):
         return batch_arrays(batch, keys, reveal, context)
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
-        """Rate a guess among the reachable final states (None with a repertoire), and the initial state."""
+        """Rate a guess among reachable final states, and the initial state.
+
+        With a repertoire, the chance is None.
+        """
         full_states = [
             list(f.locals.values()) for f in trace.frames if f.locals is not None and len(f.locals) == self.n
         ]

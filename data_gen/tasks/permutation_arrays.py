@@ -1,4 +1,4 @@
-"""Permutation examples in the symbolic format as arrays, a whole batch at a time.
+"""Permutation examples in symbolic format as arrays, a batch at a time.
 
 They equal what `render` writes, which is too slow for small models.
 """
@@ -100,7 +100,7 @@ def _about(batch: PermutationBatch) -> TextColumns:
 
 
 class _Layout(NamedTuple):
-    """Tokens, roles and frames (T,) shared by examples of one length."""
+    """Tokens, roles and frames (T,) that examples of one length share."""
 
     ids: Ints
     roles: npt.NDArray[np.int8]

@@ -1,7 +1,7 @@
-"""Permutation programs: n variables and commands that permute them, many programs at a time.
+"""Permutation programs: commands that permute n variables, many programs at a time.
 
-The function form (the diagnostic of "Debugging code world models") is really traced. The REPL form (its companion paper) has states
-computed here; a test compares them with real execution.
+The function form (the diagnostic of "Debugging code world models") is traced. The REPL form (its companion paper) has
+states computed here.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Answer = Literal["string", "print", "none"]
 
 @lru_cache
 def move_table(n: int, kind: Moves) -> Ints:
-    """Return all n(n-1)/2 swaps or n! permutations as index arrays (M, n), in lexicographic order.
+    """Return all n(n-1)/2 swaps or n! permutations as index arrays (M, n).
 
-    New value i is old value `table[m, i]`.
+    They are in lexicographic order. New value i is old value `table[m, i]`.
     """
     if kind == "full":
         return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
@@ -56,9 +56,10 @@ def commands(n: int, kind: Moves) -> list[str]:
 
 
 class PermutationBatch(NamedTuple):
-    """Programs: `lengths` (B,), starting digits `values` (B, n), padded `moves` (B, T), held-out `pairs` (B,).
+    """Programs as arrays.
 
-    A move is its rank in `move_table`.
+    `lengths`, held-out `pairs`: (B,). `values`, the starting digits: (B, n). `moves`, ranks in `move_table`, padded: (B,
+    T).
     """
 
     kind: Moves
@@ -78,9 +79,9 @@ class PermutationBatch(NamedTuple):
 
 @lru_cache(maxsize=64)
 def held_out_successors(n: int, kind: Moves, count: int, seed: int) -> Ints:
-    """Draw pairs of commands that do not commute; shape (M,): each one's forbidden successor, or -1.
+    """Draw pairs of commands that do not commute.
 
-    No two pairs share their first or second command.
+    Returns each command's forbidden successor, or -1; (M,). No two pairs share their first or second command.
     """
     table = move_table(n, kind)
     successors = np.full(len(table), -1, np.int64)
@@ -97,7 +98,7 @@ def held_out_successors(n: int, kind: Moves, count: int, seed: int) -> Ints:
 
 
 def count_pairs(batch: PermutationBatch, successors: Ints) -> Ints:
-    """Count the held-out pairs in each program; shape (B,)."""
+    """Count the held-out pairs in each program; (B,)."""
     inside = np.arange(1, batch.moves.shape[1]) < batch.lengths[:, None]
     counts: Ints = ((successors[batch.moves[:, :-1]] == batch.moves[:, 1:]) & inside).sum(axis=1)
     return counts
@@ -113,11 +114,11 @@ def draw_batch(
     successors: Ints | None = None,
     with_pair: bool = False,
 ) -> PermutationBatch:
-    """Draw one program for each key alone, from all commands or from a repertoire.
+    """Draw one program for each key.
 
-    Commands are independent and uniform. With `successors`, each is uniform over those of the repertoire that may follow the one
-    before, so that nothing is drawn again and every state meets every command. `with_pair`: a pair, uniform over pairs and places,
-    replaces two commands; a repertoire then has both.
+    Commands are independent and uniform over the repertoire. With `successors`, each is uniform over those that may follow
+    the one before, so that every state meets every command. `with_pair`: a pair, uniform over pairs and places, replaces
+    two commands; a repertoire then has both.
     """
     drawn = _between(lengths, keys, _LENGTH)
     digits = rng.bits_array(keys, np.arange(_VALUES, _VALUES + 10))
@@ -149,7 +150,7 @@ def draw_batch(
 
 
 def _without_pairs(bits: rng.U64, sizes: Ints, ranked: Ints, successors: Ints) -> Ints:
-    """Draw commands (B, T) from each one's first `sizes` (B,), none forbidden by the last."""
+    """Draw commands (B, T) from each one's first `sizes` (B,), none forbidden."""
     rows, moves, positions = np.arange(len(bits)), np.empty(bits.shape, np.int64), np.argsort(ranked, axis=1)
     forbidden = np.full(len(bits), -1)
     for step in range(bits.shape[1]):
@@ -166,9 +167,9 @@ def _between(bounds: tuple[int, int], keys: rng.U64, position: int) -> Ints:
 
 
 def content_hash(batch: PermutationBatch, values: bool = True) -> rng.U64:
-    """Hash each program, in any spacing, format or encoding; shape (B,), 64 bits.
+    """Hash each program, in any spacing, format or encoding; (B,), 64 bits.
 
-    Without `values`, hash the commands alone.
+    `values`: hash the starting digits too.
     """
     kinds = {"swaps": 1, "full": 3}
     state = np.full(len(batch.lengths), rng.mix(batch.n * 7 + kinds[batch.kind]), dtype=np.uint64)
@@ -183,7 +184,7 @@ def content_hash(batch: PermutationBatch, values: bool = True) -> rng.U64:
 
 
 def states(batch: PermutationBatch) -> npt.NDArray[np.int8]:
-    """Return all variables' values before every command and after the last; shape (B, T+1, n)."""
+    """Return all variables' values before every command and after the last; (B, T+1, n)."""
     table = move_table(batch.n, batch.kind)
     count, steps = batch.moves.shape
     out = np.empty((steps + 1, count, batch.n), dtype=np.int8)
@@ -195,7 +196,10 @@ def states(batch: PermutationBatch) -> npt.NDArray[np.int8]:
 
 
 def session(batch: PermutationBatch, row: int = 0) -> Trace:
-    """Write one program in REPL form; `setup` has the starting assignments, which belong to the context."""
+    """Write one program in REPL form.
+
+    `setup` has the starting assignments, which belong to the context.
+    """
     length = int(batch.lengths[row])
     names = NAMES[: batch.n]
     program = batch.rows(np.array([row]), length)
@@ -211,7 +215,7 @@ def session(batch: PermutationBatch, row: int = 0) -> Trace:
 
 
 def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -> Program:
-    """Write one program in function form. `print` and `none`: as published; `string`: returns `a=X,b=X,...`."""
+    """Write one program in function form; `string` returns `a=X,b=X,...`."""
     length = int(batch.lengths[row])
     names = NAMES[: batch.n]
     lines = commands(batch.n, batch.kind)
@@ -231,7 +235,7 @@ def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -
 
 @lru_cache(maxsize=64)
 def reachable(n: int, kind: Moves, steps: int) -> Ints:
-    """Return all permutations that `steps` commands can make, as index arrays (R, n)."""
+    """Return all permutations that `steps` commands make, as index arrays (R, n)."""
     table = move_table(n, kind)
     permutations = np.arange(n, dtype=np.int64)[None, :]
     for step in range(steps):
@@ -245,9 +249,6 @@ def reachable(n: int, kind: Moves, steps: int) -> Ints:
 
 
 def chance(start: Sequence[str], final: Sequence[str], kind: Moves, steps: int) -> float:
-    """Return the chance of a guess among the permutations that `steps` commands can make.
-
-    Repeated values raise it.
-    """
+    """Return the chance of a guess among the states that `steps` commands reach."""
     ends = np.array(start)[reachable(len(start), kind, steps)]
     return float((ends == np.array(final)).all(axis=1).mean())

@@ -27,7 +27,7 @@ FUNCTION = "f"
 
 
 class Case(NamedTuple):
-    """One program with its result, split and licence where its source gives them.
+    """Program with its result, split and licence where its source gives them.
 
     `identity`: its text before rewriting. `group`: shared by executions of one function.
     """
@@ -49,14 +49,13 @@ class Benchmark(NamedTuple):
 
 @lru_cache(maxsize=8)
 def read_cases(benchmark: str | None, path: str | None, arguments: str | None = None) -> tuple[Case, ...]:
-    """Read all programs of a benchmark or path, in the order of its rows or file names.
+    """Read all programs of a benchmark or path, in order.
 
-    `arguments`: of `f` in a `.py` file without entry point. Files of a folder that are not UTF-8 are left out with a warning.
+    `arguments`: of `f` in a `.py` file without entry point.
 
     Raises:
-        ConfigError: the source cannot be read, holds no program, gives a split or licence to some only, repeats an id, or has a
-        malformed
-            line.
+        ConfigError: the source cannot be read, holds no program, has a malformed line, repeats an id, or gives a split or
+            licence to some only.
     """
     if benchmark is not None:
         read = BENCHMARKS[benchmark].cases
@@ -87,7 +86,6 @@ def read_cases(benchmark: str | None, path: str | None, arguments: str | None = 
 
 
 def _file(file: Path, arguments: str | None) -> Case:
-    """Read a file with an entry point or, with `arguments`, the function `f`."""
     code, name = _read(file), _escaped(str(file))
     program = Program(code, name)
     if arguments is None and (MARKER in code or FUNCTION not in _bound(program)):
@@ -142,7 +140,7 @@ def _files(folder: Path) -> tuple[Case, ...]:
 
 
 def _escaped(text: str) -> str:
-    """Escape lone surrogates, which files of text cannot hold, as Python does."""
+    """Escape lone surrogates, which files of text cannot hold."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -168,7 +166,7 @@ def _humaneval(row: dict[str, Any]) -> Iterable[Case]:
 
 
 def _mbpp(row: dict[str, Any]) -> Iterable[Case]:
-    """Read a program for each test; the split is the authors', with prompts in training."""
+    """Read a program for each test; the split is the authors'."""
     setup = row["test_setup_code"] if "test_setup_code" in row else _joined(row["test_imports"])
     code = _joined([setup, row["code"]]).strip("\n").replace("\r\n", "\n")
     task_id = int(row["task_id"])
@@ -232,7 +230,7 @@ def _from_hub(benchmark: str) -> Sequence[tuple[str, dict[str, Any]]]:
 
 
 def lines(path: str) -> Sequence[tuple[str, dict[str, Any]]]:
-    """Read the objects of a JSONL file with their places, which are their default ids.
+    """Read the objects of a JSONL file with their places, their default ids.
 
     Raises:
         ConfigError: the file cannot be read, or a line is no object.

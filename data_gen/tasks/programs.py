@@ -78,7 +78,7 @@ class ProgramsTask(Task):
     """How the programs are run."""
 
     @model_validator(mode="after")
-    def _given(self) -> ProgramsTask:
+    def _has_source(self) -> ProgramsTask:
         if self.benchmark is None and self.path is None:
             raise ValueError(
                 "task programs needs a `benchmark`, such as `cruxeval`, or the `path` of your own programs"
@@ -165,7 +165,7 @@ class ProgramsTask(Task):
         )
 
     def clusters(self, split: str, count: int) -> int:
-        """Count functions, or executions where training has the tested functions too."""
+        """Count functions, or executions if splits share functions."""
         cases = split_cases(self, split)[:count]
         return len({case.identity if _splits_share_functions(self) else case.group for case in cases})
 
@@ -191,7 +191,7 @@ def load_cases(task: ProgramsTask) -> tuple[Case, ...]:
     """Return all programs in the order of their source, rewritten if asked.
 
     Raises:
-        ConfigError: as `read_cases`, or a held-out program is not there.
+        ConfigError: as `read_cases`, or a held-out program does not exist.
     """
     cases = read_cases(task.benchmark, task.path, task.input)
     ids = dict.fromkeys(case.id for case in cases)
@@ -224,8 +224,8 @@ def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
         splits = [_by_hash(text_hash(case.group), task.shares.parts) for case in cases]
     else:
         units = [case.group if task.split_by == "function" else case.identity for case in cases]
-        dealt = _dealt(units, task)
-        splits = [dealt[unit] for unit in units]
+        split_of_unit = _deal(units, task)
+        splits = [split_of_unit[unit] for unit in units]
         # By hash, so that the first programs of a split are a sample of it, not those of a few functions.
         pairs = sorted(zip(cases, splits), key=lambda pair: text_hash(pair[0].identity))
         cases, splits = tuple(case for case, _ in pairs), [split for _, split in pairs]
@@ -242,7 +242,6 @@ def _have_marks(task: ProgramsTask) -> bool:
 
 @lru_cache(maxsize=24)
 def _splits_share_functions(task: ProgramsTask) -> bool:
-    """Say if training has the tested functions with other inputs."""
     if load_cases(task)[0].split is None:
         return task.split_by == "program"
     groups = [{case.group for case in cases} for cases in _by_split(task).values()]
@@ -250,7 +249,6 @@ def _splits_share_functions(task: ProgramsTask) -> bool:
 
 
 def _by_hash(content: int, shares: Mapping[str, float]) -> str:
-    """Return the split that a hash falls into."""
     position, reached = rng.below(rng.mix(content), 10_000), 0.0
     for name, share in shares.items():
         reached += share
@@ -259,10 +257,9 @@ def _by_hash(content: int, shares: Mapping[str, float]) -> str:
     return list(shares)[-1]
 
 
-def _dealt(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
-    """Deal units out by hash, at least one to each split with a share."""
+def _deal(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
     order = sorted(set(units), key=text_hash)
-    names, share, dealt = list(task.shares.parts), 0.0, dict[str, str]()
+    names, share, split_of_unit = list(task.shares.parts), 0.0, dict[str, str]()
     if len(order) < len(names):
         raise ConfigError(
             f"data.task: split_by {task.split_by} finds {len(order)} in {task.name}, too few to deal out to {', '.join(names)}: "
@@ -270,6 +267,6 @@ def _dealt(units: Sequence[str], task: ProgramsTask) -> dict[str, str]:
         )
     for remaining, name in zip(reversed(range(len(names))), names):
         share += task.shares.parts[name]
-        stop = max(len(dealt) + 1, min(round(share * len(order)), len(order) - remaining))
-        dealt.update(dict.fromkeys(order[len(dealt) : stop], name))
-    return dealt
+        stop = max(len(split_of_unit) + 1, min(round(share * len(order)), len(order) - remaining))
+        split_of_unit.update(dict.fromkeys(order[len(split_of_unit) : stop], name))
+    return split_of_unit

@@ -1,4 +1,4 @@
-"""Interface of tasks, which draw programs, run them, and know about each."""
+"""Interface of tasks, which draw and run programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_ATTEMPTS = 1000
 
 
 class Drawn(NamedTuple):
-    """A drawn program, before it is run."""
+    """Drawn program, before it is run."""
 
     program: Program
     identity: str
@@ -58,7 +58,7 @@ class Guesses(NamedTuple):
 
 
 class TextColumns(NamedTuple):
-    """Programs, answers and slices of examples, one value each."""
+    """Programs, answers and slices of examples."""
 
     programs: list[str]
     answers: list[str]
@@ -77,7 +77,7 @@ class TokenArrays(NamedTuple):
 
 
 class Task(Settings, ABC):
-    """Programs to trace. A task needs only `draw` and `describe`."""
+    """Programs to trace; only `draw` and `describe` are needed."""
 
     has_sessions: ClassVar[bool] = False
     """Whether the programs can be written as sessions, whose commands are read one by one."""
@@ -95,10 +95,9 @@ class Task(Settings, ABC):
 
     @abstractmethod
     def draw(self, split: str, indices: Sequence[int], seed: int, session: bool) -> list[Drawn]:
-        """Draw the programs at the indices, each a function of (settings, split, index, seed) alone.
+        """Draw the programs at the indices, each a function of its arguments alone.
 
-        The task keeps splits disjoint: it draws again until a hash of the content gives `split`. `session`: draw sessions of
-        commands, where the task has them.
+        The task draws again until a hash of the content gives `split`. `session`: draw sessions, where the task has them.
 
         Raises:
             ConfigError: the task has no program of the split, or none at an index.
@@ -115,11 +114,11 @@ class Task(Settings, ABC):
 
     @property
     def splits_by(self) -> str:
-        """Return what splits go by, to compare tasks of one name."""
+        """Return what decides a program's split, to compare tasks."""
         return str(getattr(self, "split_by", "program"))
 
     def execute(self, drawn: Sequence[Drawn], partial: bool, workers: int) -> Iterator[Outcome]:
-        """Run each program and yield its outcome; by default in this process, which trusts them.
+        """Run each program and yield its outcome, by default in this process.
 
         `partial`: deep calls may be stepped over.
         """
@@ -132,30 +131,30 @@ class Task(Settings, ABC):
 
     @property
     def interpreter(self) -> str | None:
-        """Return the interpreter as `tracer.python` names it; None: this process's."""
+        """Return `tracer.python`; None: this process's interpreter."""
         return None
 
     def count(self, split: str) -> int | None:
-        """Count the programs of a split; None where they never end."""
+        """Count the programs of a split; None if they are unlimited."""
         return None
 
     def split_rule(self) -> str:
-        """Explain how programs get their splits, in a sentence for cards."""
+        """Explain how programs get their splits, in a sentence."""
         return "The program's content hash picks its split, so no program occurs in two of them"
 
     def describe_splits(self) -> str:
-        """Describe the number of given programs in each split; may be empty."""
+        """Describe the number of given programs in each split."""
         return ""
 
     def require(self, split: str, count: int, reader: str) -> None:
-        """Refuse a split with fewer than `count` programs, which `reader` asks for.
+        """Refuse a split with fewer than `count` programs, which `reader` needs.
 
         Raises:
             ConfigError: there are fewer.
         """
 
     def clusters(self, split: str, count: int) -> int:
-        """Count the clusters among the first `count` programs of a split."""
+        """Count the clusters among a split's first `count` programs."""
         if self.splits_by == "program":
             return count
         return len(
@@ -169,21 +168,24 @@ class Task(Settings, ABC):
     def token_arrays(
         self, split: str, indices: Sequence[int], seed: int, reveal: RevealConfig, context: bool
     ) -> TokenArrays | None:
-        """Return examples in symbolic format as arrays of ids into [special tokens, `symbols`], or None."""
+        """Return examples in symbolic format as arrays, or None.
+
+        Ids index special tokens, then `symbols`.
+        """
         return None
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
-        """Rate guesses of an answer; by default, of the first call's first argument."""
+        """Rate guesses of an answer; by default the first call's first argument."""
         called = next((f.locals for f in trace.frames[1:] if f.event is Event.CALL), None)
         argument = next(iter(called.values()), None) if called else None
         return Guesses(None, None if argument is None else same_value(argument.text, answer))
 
     def slices_of(self, trace: Trace) -> Mapping[str, int | str]:
-        """Return properties of an example that only its trace tells."""
+        """Return properties that only an example's trace tells."""
         return {}
 
     def has_marks(self) -> bool:
-        """Say if a given program marks a line (`traces/marks.py`)."""
+        """Say if a given program marks a line."""
         return False
 
     def has_strings(self, session: bool) -> bool:
@@ -199,11 +201,11 @@ class Task(Settings, ABC):
         return False
 
     def without_effect(self, session: bool) -> Mapping[str, str]:
-        """Return idle settings with the reason, such as "in a session"."""
+        """Return idle settings with the reason."""
         return {}
 
     def held_out(self) -> Mapping[tuple[str, Any], str]:
-        """Return what is kept from the train split, as (setting, value): why this is idle, or ""."""
+        """Return held-out (setting, value) pairs, each with why it is idle, or ""."""
         return {}
 
     def rewritten(self, kinds: Iterable[str]) -> Task:

@@ -1,4 +1,4 @@
-"""Cache of traces, so that a tracer runs a given program once."""
+"""Cache of traces, so that each given program runs once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AT_A_TIME = 64  # programs of each worker between two writes to the cache
 
 
 def traced_once(programs: Sequence[Program], tracer: TracerConfig, workers: int = 1) -> Iterator[Outcome]:
-    """Yield every program's outcome in order, as `trace_all`; cached ones are not run."""
+    """Yield every program's outcome in order; run those that are not cached."""
     folder = cache_folder()
     if folder is None or not programs:
         yield from trace_all(programs, tracer, workers)
@@ -49,13 +49,13 @@ def traced_once(programs: Sequence[Program], tracer: TracerConfig, workers: int 
 
 def cache_folder() -> Path | None:
     """Return the folder of cached outcomes, or None."""
-    if (named := os.environ.get(VARIABLE)) is not None:
-        return Path(named) if named else None
+    if (folder := os.environ.get(VARIABLE)) is not None:
+        return Path(folder) if folder else None
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cwm-remedy"
 
 
 class _Cache:
-    """The outcomes of one tracer in one file, which is optional."""
+    """Outcomes of one tracer in one file."""
 
     def __init__(self, folder: Path, tracer: TracerConfig) -> None:
         identity = [tracer.model_dump(mode="json"), *environment(tracer), _tracers_code()]
@@ -63,14 +63,12 @@ class _Cache:
         self._path = folder / f"traces-{name}.sqlite"
 
     def read(self, programs: Sequence[Program]) -> list[Outcome | None]:
-        """Return each program's cached outcome, or None."""
         keys = [_key(program) for program in programs]
         query = f"SELECT key, outcome FROM outcomes WHERE key IN ({', '.join('?' * len(keys))})"
         stored = self._ask(lambda file: dict(file.execute(query, keys).fetchall())) or {}
         return [_outcome(stored.get(key), program) for key, program in zip(keys, programs)]
 
     def write(self, programs: Sequence[Program], outcomes: Sequence[Outcome]) -> None:
-        """Store the outcomes that are the programs' own."""
         rows = [(_key(program), text) for program, outcome in zip(programs, outcomes) if (text := _text(outcome))]
         if rows:
             self._ask(lambda file: file.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows))
@@ -98,7 +96,7 @@ def _text(outcome: Outcome) -> bytes | None:
 
 
 def _outcome(text: bytes | None, program: Program) -> Outcome | None:
-    """Check a cached outcome as a sandbox's answer; None if missing or damaged."""
+    """Check a cached outcome as a sandbox's reply; None if missing or damaged."""
     if text is None:
         return None
     try:
@@ -111,7 +109,6 @@ def _outcome(text: bytes | None, program: Program) -> Outcome | None:
 
 @lru_cache(maxsize=1)
 def _tracers_code() -> str:
-    """Return a digest of the tracer's code."""
     [folder] = execution.__path__
     digest = hashlib.sha256()
     for path in sorted(Path(folder).glob("*.py")):

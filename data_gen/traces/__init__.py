@@ -1,1 +1,1 @@
-"""The writing of traces as text, and its reading."""
+"""Traces as text: formats, states, encodings, comparison of values."""

@@ -1,6 +1,6 @@
-"""The densest reveal of a trace that fits a number of tokens.
+"""Densest reveal of a trace that fits a number of tokens.
 
-In order of preference: as configured; diffs instead of whole states; the diff's smallest spacing that fits, up to `inf`; the fewest
+In order of preference: as configured; diffs instead of whole states; the smallest spacing of the diff that fits; the fewest
 levels of calls stepped over, with the densest states that then fit.
 """
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def densest_reveal(trace: Trace, config: RevealConfig, count: Callable[[RevealConfig], int]) -> RevealConfig | None:
-    """Return the first reveal in order of preference within `config.max_tokens`, or None.
+    """Return the preferred reveal within `config.max_tokens`, or None.
 
-    `count` gives the example's tokens under a reveal.
+    `count`: gives the example's tokens under a reveal.
     """
     limit = config.max_tokens
     assert limit is not None
@@ -55,7 +55,7 @@ def allows_partial_trace(config: RevealConfig) -> bool:
 
 
 def describe(config: RevealConfig) -> str:
-    """Describe a reveal briefly, for records and reports."""
+    """Describe a reveal briefly."""
     depth = "" if config.call_depth is None else f", call depth {config.call_depth}"
     marks = "" if config.at is None else f", at {config.at}"
     return f"{config.locals}, spacing {config.spacing:g}{marks}{depth}"

@@ -1,4 +1,4 @@
-"""The score of a trace by its text alone, for rewards and exported benchmarks."""
+"""Score of a trace by its text alone, for rewards and exported benchmarks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SPECIAL = re.compile("|".join(re.escape(special.value) for special in Special))
 
 
 class TraceScore(NamedTuple):
-    """Result of comparing a trace with the true one.
+    """Comparison of a trace with the true one.
 
-    `valid`: the text reads as a trace; `frames`: of the true trace; `frames_right`: before the first difference; `first_wrong`: the
-    role there (`structure` if a frame is unreadable or missing), or None.
+    `valid`: the text reads as a trace. `frames`: in the true trace. `frames_right`: before the first difference.
+    `first_wrong`: the role there, or None; `structure` if a frame is unreadable or missing.
     """
 
     right: bool
@@ -33,7 +33,7 @@ class TraceScore(NamedTuple):
     def prefix(self) -> float:
         """Return the share of the true frames before the first wrong one.
 
-        Text after the last counts as a wrong frame, so that only the true trace scores 1.
+        Text after the last counts as a wrong frame.
         """
         goes_on = self.frames_right == self.frames and self.first_wrong is not None
         return self.frames_right / (self.frames + goes_on) if self.frames_right else float(self.first_wrong is None)
@@ -62,9 +62,9 @@ def compare_traces(
     places: Sequence[int] = (-1,),
     answer_only: bool = False,
 ) -> TraceScore:
-    """Score what was written after a program's context against the true text.
+    """Score a written trace against the true one.
 
-    `places`: the frames that hold the answer, counted from the end (`eval.scoring.frames.answer_indices`).
+    `places`: frames that hold the answer, counted from the end.
 
     Raises:
         ValueError: the true text does not read as a trace.
@@ -84,7 +84,7 @@ def compare_traces(
 
 
 def differs(written: ReadFrame, true: ReadFrame) -> Role | None:
-    """Return the role in which two frames in full differ, or None."""
+    """Return the role in which two full frames differ, or None."""
     if same_frame(written, true):
         return None
     if written.event is not true.event:
@@ -95,7 +95,7 @@ def differs(written: ReadFrame, true: ReadFrame) -> Role | None:
 
 
 def same_frame(written: ReadFrame, true: ReadFrame) -> bool:
-    """Compare two frames in full: values by meaning; states, where types live on, by text."""
+    """Compare two full frames: values by meaning, states by text."""
     if written == true:
         return True
     if written.value is None or true.value is None or replace(written, value=true.value) != true:
@@ -106,9 +106,10 @@ def same_frame(written: ReadFrame, true: ReadFrame) -> bool:
 def same_answer(
     true: Sequence[ReadFrame], read: Sequence[ReadFrame | None], places: Sequence[int], answer_only: bool = False
 ) -> bool:
-    """Say if the frames give the true answer: an event with an equal value, or the final state.
+    """Say if the frames give the true answer.
 
-    Values are compared as encoded: the truth says which strings are. An answer without a trace must be a single frame.
+    That is an event with an equal value, or the final state; values are compared as encoded. An answer without a trace must
+    be a single frame.
     """
     if answer_only and len(read) != len(true):
         return False
@@ -129,7 +130,6 @@ def _in_full(frames: Sequence[ReadFrame]) -> list[ReadFrame]:
 
 
 def _leaves_by_exception(frames: Sequence[ReadFrame | None]) -> bool:
-    """Say if the trace ends by an uncaught exception, in a format that writes events."""
     match frames:
         case [*_, ReadFrame(event=Event.EXCEPTION), ReadFrame(event=Event.RETURN, value="None")]:
             return True

@@ -1,7 +1,7 @@
-"""The `cwm` formats: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>` for each frame, with JSON values.
+"""The `cwm` formats: `<|line_sep|>LOCALS<|action_sep|>SOURCE<|frame_sep|>` for each frame, in JSON.
 
-The prompt ends with the first frame; in `cwm_unseeded`, with the source. `cwm_numbered` puts line numbers beside lines; the traces of
-`cwm_numbers` have them instead.
+The prompt ends with the first frame, or, in `cwm_unseeded`, with the source. `cwm_numbered` writes line numbers beside
+lines, `cwm_numbers` in their place.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ _EVENTS = {token: event for event, token in EVENT_TOKENS.items()}
 
 
 class Cwm(Format):
-    """As `facebook/cwm` writes: the prompt holds the first frame; a line's text is its action."""
+    """Format of `facebook/cwm`, and its variants."""
 
     events = True
     closes_frames = True
 
     def __init__(self, seeded: bool = True, numbers: Literal["", "beside", "alone"] = "") -> None:
-        """Set the form. `seeded`: the prompt has the first frame. `numbers`: where line numbers stand in traces."""
+        """Set the variant.
+
+        `seeded`: the prompt has the first frame. `numbers`: where line numbers stand.
+        """
         self.seeded = self.answers_only = seeded
         self._numbers, self.numbers_lines = numbers, bool(numbers)
 
@@ -56,7 +59,7 @@ class Cwm(Format):
             spans.extend(Span(Role.CONTEXT, span.piece, -1, span.string) for span in prompt_frame)
         written = list(frames[seeded:])
         if answer_only and written:
-            _write(spans, written[0], encoding, asked=True)
+            _write(spans, written[0], encoding, event_given=True)
             written[0] = written[0]._replace(event=None)  # given, so no reader finds it
         else:
             for frame in written:
@@ -65,14 +68,13 @@ class Cwm(Format):
         return Rendered(spans, written)
 
     def program(self, program: Program) -> str:
-        """Return the program as the prompt shows it."""
         if not self.numbers_lines:
             return program.code
         code = program.code if program.code.endswith("\n") else program.code + "\n"
         return "".join(f"{number} {line}\n" for number, line in enumerate(code.split("\n")[:-1], program.first_line))
 
     def action(self, program: Program, line: int, source: str) -> str:
-        """Write a frame's ACTION for a line, counted from 1 in the program."""
+        """Write a frame's ACTION; `line` counts from 1 in the program."""
         if not self.numbers_lines:
             return source
         number = program.first_line + line - 1
@@ -91,13 +93,16 @@ class Cwm(Format):
         return CwmReader(answer_only)
 
 
-def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False) -> None:
-    """Write a frame. `asked`: the prompt gives its event, to ask for an answer alone."""
+def _write(spans: Spans, frame: WrittenFrame, encoding: str, event_given: bool = False) -> None:
+    """Write a frame.
+
+    `event_given`: the prompt gives its event, to ask for an answer alone.
+    """
     number, event, source, state, value = frame
     assert event is not None
     add = spans.append
     token = EVENT_TOKENS[event]
-    add(special_span(Role.CONTEXT, token, -1) if asked else special_span(Role.EVENT, token, number))
+    add(special_span(Role.CONTEXT, token, -1) if event_given else special_span(Role.EVENT, token, number))
     if state is not None:
         spans += state_spans(state, encoding, number)
     add(special_span(Role.STRUCTURE, Special.ACTION_SEP, number))
@@ -111,7 +116,6 @@ def _write(spans: Spans, frame: WrittenFrame, encoding: str, asked: bool = False
 
 
 def state_spans(state: Mapping[str, Value], encoding: str, number: int) -> list[Span]:
-    """Write a STATE."""
     spans = []
     text = "{"
     for name, shown in state.items():
@@ -137,7 +141,10 @@ _ROLES: dict[Special | None, Role] = {Special.ACTION_SEP: Role.ACTION, Special.A
 
 
 class CwmReader(Reader):
-    """Reader of frames. `answer_only`: the prompt gave the event of the first."""
+    """Reader of frames.
+
+    `answer_only`: the prompt gave the first frame's event.
+    """
 
     def __init__(self, answer_only: bool = False) -> None:
         super().__init__()
@@ -197,7 +204,6 @@ def _answer(written: list[Piece]) -> ReadFrame:
 
 
 def _parts(written: Sequence[Piece]) -> tuple[str | None, str | None, str | None]:
-    """Return the texts of state, source line and value."""
     texts: list[str | None] = [None]
     separators = iter((Special.ACTION_SEP, Special.ARG_SEP))
     for piece in written:

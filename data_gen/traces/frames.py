@@ -14,7 +14,7 @@ from remedy.data_gen.traces.string_encodings import pieces
 
 
 class WrittenFrame(NamedTuple):
-    """A frame as written, its values before string encoding."""
+    """Frame as written, its values before string encoding."""
 
     number: int
     """Its number in the trace."""
@@ -28,7 +28,7 @@ class WrittenFrame(NamedTuple):
     """The returned or raised value."""
 
     def as_read(self, encoding: str = "plain") -> ReadFrame:
-        """Convert the frame to what a reader returns for it."""
+        """Convert the frame to what a reader returns."""
         shown = self.locals
         if shown is not None:
             texts = {name: value_text(value, encoding) for name, value in shown.items()}
@@ -50,7 +50,7 @@ def without_empty_states(frames: Sequence[WrittenFrame]) -> list[WrittenFrame]:
 
 
 class Rendered(NamedTuple):
-    """A written trace."""
+    """Written trace."""
 
     spans: list[Span]
     frames: list[WrittenFrame]
@@ -58,7 +58,7 @@ class Rendered(NamedTuple):
 
 
 class Format(ABC):
-    """A way to write traces; FORMATS holds an instance of each."""
+    """Way to write traces; FORMATS holds an instance of each."""
 
     events: ClassVar[bool] = False
     """It writes which event a frame is; if not, the frames it is given to write have none."""
@@ -81,7 +81,7 @@ class Format(ABC):
     ) -> Rendered:
         """Write the chosen frames of a trace.
 
-        `context`: show the program. `encoding`: of string values. `answer_only`: the last frame is the answer, asked for at once.
+        `context`: show the program. `encoding`: of string values. `answer_only`: the last frame is the answer.
         """
 
     def reader(self, answer_only: bool = False) -> Reader:

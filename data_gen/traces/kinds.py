@@ -1,4 +1,4 @@
-"""Kinds of states, lines and values in true traces that simple rules predict or not."""
+"""Kinds of states, lines and values, by rules that predict them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ KINDS: Mapping[Role, tuple[str, ...]] = {
 def kinds(trace: Trace, written: Sequence[WrittenFrame], reveal: RevealConfig) -> dict[str, set[int]]:
     """Sort the written frames of a true trace into `KINDS`, by their numbers.
 
-    - `unchanged_states`: equal to the one last shown in this call, or empty if there is none.
+    - `unchanged_states`: equal to the last one shown in this call, or empty if there is none.
     - `argument_states`: others of a CALL. `changed_states`: the rest.
     - `lines_below`: LINE frames of the next line of code in this call.
     - `values_repeated`: equal to the value written before.
 
-    States are compared in full, partial ones by the variables they show. A session is one call that begins with its setup. A resumed
-    generator is called again.
+    States are compared in full, partial ones by the variables they show. A session is one call, which begins with its
+    setup. A resumed generator is called again.
     """
     numbers: dict[str, set[int]] = {name: set() for names in KINDS.values() for name in names}
     shown = {frame.number: frame for frame in written}
@@ -48,10 +48,10 @@ def kinds(trace: Trace, written: Sequence[WrittenFrame], reveal: RevealConfig) -
         if frame.event is Event.LINE and frame.source and frame.line in below:
             numbers["lines_below"].add(number)
         if (names := shown[number].locals) is not None and frame.locals is not None:
-            state, known = {name: frame.locals[name].text for name in names}, states.get(level, {})
+            state, before = {name: frame.locals[name].text for name in names}, states.get(level, {})
             if partial:
-                state = {**known, **state}
-            same = [*state.items()] == [*known.items()]
+                state = {**before, **state}
+            same = [*state.items()] == [*before.items()]
             numbers["unchanged_states" if same else "argument_states" if called else "changed_states"].add(number)
             states[level] = state
         if frame.value is not None:

@@ -31,7 +31,7 @@ def marked_lines(code: str) -> frozenset[int]:
 def draw_marks(program: Program, share: float, key: int, among: Iterable[int] | None = None) -> Program:
     """Mark further lines with probability `share`.
 
-    `among`: the lines to draw from; by default, those that start a statement of a function.
+    `among`: candidate lines; by default those that start a statement of a function.
     """
     lines, ends = program.source_lines(), _line_ends(program.code)
     line_key = rng.key(key, rng.MARKS, 0)
@@ -48,7 +48,6 @@ def _ends_in_mark(comment: str) -> bool:
 
 
 def _line_ends(code: str) -> set[int]:
-    """Return the lines that can end in a comment."""
     return {token.start[0] for token in _tokens(code) if token.type in (tokenize.NEWLINE, tokenize.NL)}
 
 
@@ -58,7 +57,7 @@ def _tokens(code: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def _statements(code: str) -> Iterator[int]:
-    """Yield the lines that start a function, or a traced statement in one."""
+    """Yield the first lines of functions and of traced statements in them."""
     # Programs are untrusted: besides syntax errors, `ast.parse` raises these for null characters and for deep nesting.
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         for function in ast.walk(ast.parse(code)):

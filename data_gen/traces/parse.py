@@ -18,7 +18,7 @@ Piece = str | Special
 
 @dataclass(frozen=True, slots=True)
 class ReadFrame:
-    """A frame as read, its values as text."""
+    """Frame as read, its values as text."""
 
     event: Event | None
     """None where it is not written."""
@@ -47,7 +47,7 @@ class ReadTrace:
 
 
 class Malformed(Exception):
-    """Error of a reader's step, caught in `feed`."""
+    """Error of a reader's step."""
 
 
 class Reader(ABC):
@@ -60,14 +60,14 @@ class Reader(ABC):
         """Why reading stopped; what follows is not read."""
         self.ended = False
         """Whether the end of the text was read."""
-        self.place = 0
+        self.frame_number = 0
         """The frame that the last piece belongs to, counted from 0."""
         self.roles: list[Role] = []
         """The role that each piece has where it stands, as far as that is known; a separator's after a problem."""
 
     def feed(self, piece: Piece) -> None:
         """Read one more piece."""
-        self.place = len(self.frames)
+        self.frame_number = len(self.frames)
         self.roles.append(Role.STRUCTURE)
         if self.problem or not piece:
             return
@@ -96,14 +96,14 @@ class Reader(ABC):
 
     @abstractmethod
     def _unfinished(self) -> str:
-        """Name what is missing if nothing follows; empty if nothing is."""
+        """Name what is missing if nothing follows; "" if nothing is."""
 
 
 def json_string(text: str, what: str) -> str:
     """Return the string that JSON text stands for.
 
     Raises:
-        Malformed: it stands for none; `what` names it.
+        Malformed: it is no string; `what` names it.
     """
     try:
         value = json.loads(text)
@@ -119,7 +119,7 @@ def restore(
 ) -> list[ReadFrame | None]:
     """Replace every `..` of a diff by its value, if it has one.
 
-    `past`: what the model saw before each frame, if other frames were fed. Unreadable frames are None.
+    `past`: what the model saw, if it differs. Unreadable frames are None.
     """
     memory = LastShown()
     restored = []
@@ -134,13 +134,13 @@ def restore(
 
 
 class LastShown:
-    """The last shown state, to which `..` refers."""
+    """State last shown, to which `..` refers."""
 
     def __init__(self) -> None:
         self._state: Mapping[str, str] = {}
 
     def in_full(self, frame: ReadFrame) -> ReadFrame:
-        """Replace every `..` of a frame by its value, if it has one."""
+        """Replace every `..` of a frame by its value."""
         if frame.locals is None:
             return frame
         # A CALL shows its new variables in full, so a `..` there refers to nothing.
@@ -149,7 +149,6 @@ class LastShown:
         return ReadFrame(frame.event, frame.source, shown, frame.value)
 
     def take(self, full: ReadFrame) -> None:
-        """Remember a frame in full."""
         if full.event is Event.RETURN:
             self._state = {}
         elif full.locals is not None:

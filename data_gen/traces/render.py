@@ -1,4 +1,4 @@
-"""Writing of a trace."""
+"""Choice and writing of a trace's frames in a format."""
 
 from __future__ import annotations
 

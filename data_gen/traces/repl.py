@@ -1,10 +1,8 @@
 """The `repl` format: `>>> COMMAND` lines, and queries `>>> print('a', a)` answered by `a 2`.
 
-A frame is the queries of its state, its command, and its value's line. The newline that ends a command or an answer is STRUCTURE: it
-tells a decoder that this is complete. Values are escaped as in JSON, to stay on one line.
-
-A program's own line can look like a query. It is read as one if it is unindented and the next line starts with the variable's name
-and a space.
+A frame is the queries of its state, its command, and its value's line. The newline that ends a command or an answer is
+STRUCTURE, which tells a decoder that it is complete. Values are escaped as in JSON, to stay on one line. A program's own
+line is read as a query if it looks like one and the next line answers it.
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ _LITERAL_TEXT = re.compile(r'[^"\\\x00-\x1f]*')
 
 
 class Repl(Format):
-    """Commands of a session, or executed lines as if typed."""
-
     session = True
     hides_program = True
 
@@ -63,15 +59,13 @@ class Repl(Format):
 
 
 class ReplReader(Reader):
-    """Line-by-line reader of a session."""
-
     def __init__(self) -> None:
         super().__init__()
         self._line: list[str] = []
         """The line that is being written, in pieces."""
         self._begun = 0
         """The first piece of that line."""
-        self._asked: str | None = None
+        self._query: str | None = None
         """A line that is a query, if the next one answers it."""
         self._state: dict[str, str] | None = None
         """The answers since the last command."""
@@ -83,7 +77,7 @@ class ReplReader(Reader):
         if self._command is not None:  # is this its value, or the next frame?
             line_start = "".join([*self._line[: len(PROMPT)], ends[0] if ends else rest])
             prompt = line_start != "" and line_start[: len(PROMPT)] == PROMPT[: len(line_start)]
-            self.place += prompt or self._asked is not None
+            self.frame_number += prompt or self._query is not None
         for end in ends:
             line = "".join([*self._line, end])
             self._line = []
@@ -100,15 +94,14 @@ class ReplReader(Reader):
         self._not_a_query()
         self._close()
         self.ended = True
-        self.place = len(self.frames)
+        self.frame_number = len(self.frames)
 
     def _unfinished(self) -> str:
         return "a line without its end" if self._line else ""
 
     def _read(self, line: str) -> None:
-        """Read a finished line. Commands spelled as queries count as such in `roles`."""
         # The role of a line is known at its end only: its pieces' roles are set then.
-        question, query = _QUERY.fullmatch(self._asked or ""), _QUERY.fullmatch(line)
+        question, query = _QUERY.fullmatch(self._query or ""), _QUERY.fullmatch(line)
         answered = question[1] if question and line.startswith(f"{question[1]} ") else None
         role = Role.QUERY if query else Role.ACTION if line.startswith(PROMPT) else Role.VALUE
         self.roles[self._begun :] = [role if answered is None else Role.STATE] * (len(self.roles) - self._begun)
@@ -118,7 +111,7 @@ class ReplReader(Reader):
             return
         self._not_a_query()
         if query:
-            self._asked = line
+            self._query = line
         elif line.startswith(PROMPT):
             self._start(line)
         elif self._command is not None:
@@ -128,7 +121,7 @@ class ReplReader(Reader):
             raise Malformed("a value of no command")
 
     def _answer(self, name: str, text: str) -> None:
-        self._asked = None
+        self._query = None
         if self._command is not None:
             self._close()
         self._state = self._state or {}
@@ -137,9 +130,9 @@ class ReplReader(Reader):
         self._state[name] = _unescaped(text)
 
     def _not_a_query(self) -> None:
-        if self._asked is not None:
-            self._start(self._asked)
-            self._asked = None
+        if self._query is not None:
+            self._start(self._query)
+            self._query = None
 
     def _start(self, line: str) -> None:
         if self._command is not None:

@@ -1,4 +1,4 @@
-"""Choice of the frames that are written, and of what their STATE shows."""
+"""Reveals: which frames are written, and what their STATE shows."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def kept_frames(frames: Sequence[Frame], config: RevealConfig) -> list[int]:
 
 
 def levels(frames: Sequence[Frame]) -> list[int]:
-    """Return each frame's call level, from 0; a generator's is that of its resumption."""
+    """Return each frame's call level, from 0; a generator's is its resumption's."""
     by_frame, level = [], -1
     for frame in frames:
         if frame.event is Event.CALL:
@@ -97,10 +97,10 @@ def levels(frames: Sequence[Frame]) -> list[int]:
 def reveal(
     frames: Sequence[Frame], config: RevealConfig, seed: int = 0, marked: Collection[int] = ()
 ) -> list[Shown | None]:
-    """List what each frame's STATE shows, or None. `marked`: lines whose frames keep theirs.
+    """List what each frame's STATE shows, or None.
 
-    The last frame with locals shows all, unless `locals` is a diff and a returned value follows. In the diff a CALL shows every
-    value, a LINE replaces what equals the last shown locals by `..`, and a RETURN, not an EXCEPTION, clears that memory.
+    `marked`: lines whose frames keep their state. The last frame with locals shows all, unless `locals` is a diff and a
+    returned value follows. In a diff a CALL shows every value, a LINE `..` for values as last shown; a RETURN clears these.
     """
     # A traced program ends with a RETURN, which has no locals.
     session = bool(frames) and frames[-1].locals is not None

@@ -10,7 +10,7 @@ from remedy.data_gen.traces.string_encodings import pieces, source_pieces
 
 
 class Spans(list[Span]):
-    """A list of spans that joins neighbouring text of one kind, as tokenizers need it."""
+    """List of spans that joins neighbouring text of one kind, as tokenizers need it."""
 
     def text(self, role: Role, text: str, frame: int, string: bool = False) -> None:
         """Add text; `string`: it belongs to a string value."""
@@ -27,11 +27,9 @@ class Spans(list[Span]):
         self.append(special_span(role, token, frame))
 
     def source(self, role: Role, text: str, frame: int) -> None:
-        """Add source text, cut at its string literals."""
         self.extend(source_spans(role, text, frame))
 
     def value(self, role: Role, value: Value, encoding: str, frame: int) -> None:
-        """Add an encoded value, cut at its strings."""
         for piece in pieces(value, encoding):
             self.text(role, piece.text, frame, piece.string)
 

@@ -1,6 +1,6 @@
-"""String encodings: reversible ways to write strings, to line characters up with tokens.
+"""String encodings: reversible ways to write strings, to align characters with tokens.
 
-A trace has the repr of an encoding's result. Model output is compared with the encoded truth, never decoded.
+Model output is compared with the encoded truth, never decoded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONTAINERS = frozenset({"list", "tuple", "dict", "set", "frozenset"})
 
 
 class Piece(NamedTuple):
-    """A run of a value's text; `string`: it belongs to a string."""
+    """Part of a value's text; `string`: it belongs to a string."""
 
     text: str
     string: bool

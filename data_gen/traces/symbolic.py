@@ -1,6 +1,6 @@
 """The `symbolic` format: each variable, value and command is one token.
 
-A state is a query (the variable's name) answered by a value.
+A state is a query, the variable's name, answered by a value.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from remedy.data_gen.traces.string_encodings import pieces
 
 
 class Symbolic(Format):
-    """Commands of a session, or a program's executed lines, as symbols."""
-
     one_token = True
     session = True
     hides_program = True

@@ -1,6 +1,7 @@
 """Comparison of values by their text.
 
-Model output is parsed as a literal, never run, in linear time but for sorting. No hashes are used, which could be made to collide.
+Model output is parsed as a literal, never run, in linear time but for sorting. No hashes are used, which could be made to
+collide.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _LITERAL = re.compile(
 
 
 def same_value(left: str, right: str) -> bool:
-    """Say if two reprs stand for equal values: as literals if both are, else as text.
+    """Say if two reprs stand for equal values: as literals, else as text.
 
-    Equality is Python's: `1 == True == 1.0`, sets and dicts have no order, lists and tuples differ. `nan` and reprs of objects are no
-    literals.
+    Equality is Python's: `1 == True == 1.0`, sets and dicts have no order, lists and tuples differ. `nan` and reprs of
+    objects are no literals.
     """
     if left == right:
         return True
@@ -50,7 +51,7 @@ def _canonical(text: str) -> str | None:
 
 
 def _written(node: ast.expr) -> str:
-    """Write a literal's syntax tree canonically; members of sets and keys may be lists.
+    """Write a literal's syntax tree canonically; members of sets may be lists.
 
     Raises:
         ValueError, TypeError, OverflowError: it is no literal.

@@ -125,6 +125,6 @@ def _in_windows(
     ]
     for start in range(0, len(numbered_windows), max(1, len(examples))):
         batch = numbered_windows[start : start + len(examples)]
-        sequences = [[example.ids[position] for position in window.places] for _, window, example in batch]
+        sequences = [[example.ids[position] for position in window.positions] for _, window, example in batch]
         for (number, window, _), logits in zip(batch, reader.parallel(sequences)):
             yield number, window, logits[max(window.start + window.shift, 1) - 1 : -1]

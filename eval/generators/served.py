@@ -144,7 +144,7 @@ class ServedGenerator:
         """Predict true tokens (teacher forcing) in one request per window."""
         ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
         for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
-            seen = [truth.ids[position] for position in window.places]
+            seen = [truth.ids[position] for position in window.positions]
             first = max(window.start + window.shift, 1)
             scores = await self.server.score(seen[:first], seen[first:-1])
             positions = slice(window.stop - len(scores.tokens), window.stop)

@@ -88,7 +88,7 @@ def written_places(decoded: DecodedExample, ids: Sequence[int], tokenizer: Trace
     for token in ids:
         for piece in tokenizer.pieces([token]):
             reader.feed(piece)
-        read_so_far.append((reader.place, len(reader.roles)))
+        read_so_far.append((reader.frame_number, len(reader.roles)))
     # A piece's role may only be known after the next piece.
     return [TokenPlace(place, reader.roles[pieces - 1] if pieces else Role.STRUCTURE) for place, pieces in read_so_far]
 

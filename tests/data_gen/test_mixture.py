@@ -26,21 +26,21 @@ def test_every_part_comes_in_its_share_and_none_of_its_examples_twice_or_never(w
     mixed = mixture(weights)
     total = sum(weights)
     numbers = np.arange(3 * total)
-    sources, indices = mixed.place(numbers)
+    sources, indices = mixed.locate(numbers)
     for number, weight in enumerate(weights):
         assert indices[sources == number].tolist() == list(range(3 * weight))
         # Spread evenly: no stretch of the data is without its share by more than one example.
         ahead = np.cumsum(sources == number) - (numbers + 1) * weight / total
         assert np.abs(ahead).max() <= len(weights)
-    alone = mixed.place([first])
-    assert alone.sources[0] == mixed.place(np.arange(first, first + 5)).sources[0]
+    alone = mixed.locate([first])
+    assert alone.sources[0] == mixed.locate(np.arange(first, first + 5)).sources[0]
 
 
 @given(st.integers(0, MOST_SEEDS - 1), st.lists(st.integers(1, 9), min_size=1, max_size=3))
 def test_data_seeds_read_examples_of_their_own(seed: int, weights: list[int]) -> None:
     parts = {f"part {i}": Part(weight=w) for i, w in enumerate(weights)} if len(weights) > 1 else {}
     numbers = np.arange(50)
-    usual, other = Mixture(DATA, parts).place(numbers), Mixture(DATA, parts, seed).place(numbers)
+    usual, other = Mixture(DATA, parts).locate(numbers), Mixture(DATA, parts, seed).locate(numbers)
     assert (usual.sources == other.sources).all()
     assert (other.indices - usual.indices == seed * STRIDE).all()
     assert other.indices.min() >= 0
@@ -53,7 +53,7 @@ def test_a_data_seed_reads_each_of_given_programs_once_a_pass_in_an_order_of_its
     usual = Mixture(DATA, parts)
     count = usual.sources[0].examples
     assert count
-    orders = [Mixture(DATA, parts, seed).place(np.arange(2 * count)).indices.tolist() for seed in range(4)]
+    orders = [Mixture(DATA, parts, seed).locate(np.arange(2 * count)).indices.tolist() for seed in range(4)]
     assert len({tuple(order) for order in orders}) == 4
     for order in orders:
         assert sorted(order[:count]) == list(range(count))

@@ -14,7 +14,7 @@ from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role, Special
 from remedy.data_gen.tokens import Tokens
 from remedy.data_gen.traces.cwm import EVENT_TOKENS
-from remedy.data_gen.window_examples import drawn_window, longest_seen, seen, windows_of
+from remedy.data_gen.window_examples import drawn_window, longest_seen, window_tokens, windows_of
 from remedy.eval.decoding.memory import RememberedTokens
 from remedy.launch.generate import GenerateConfig
 from remedy.settings import ConfigError, build
@@ -51,7 +51,7 @@ def test_every_token_is_predicted_once_from_what_is_remembered(
     order = list(dict.fromkeys(tokens.frames.tolist()))
     supervised: list[int] = []
     for window in windows_of(tokens, Memory(frames=memory), {}):
-        row = seen(tokens, window)
+        row = window_tokens(tokens, window)
         assert row.size == window.size
         for place, position in enumerate(row.ids.tolist()):
             if row.roles[place] == Role.CONTEXT:
@@ -70,7 +70,7 @@ def test_a_memory_of_all_frames_sees_the_example_as_it_is(example: tuple[int, li
     tokens = tokens_of(*example)
     for memory in (None, Memory(frames=len(example[1]) + 1)):
         (window,) = windows_of(tokens, memory, {})
-        for one, other in zip(seen(tokens, window), tokens):
+        for one, other in zip(window_tokens(tokens, window), tokens):
             assert one.tolist() == other.tolist()
         assert (
             longest_seen(tokens.ids.tolist(), tokens.roles.tolist(), tokens.frames.tolist(), memory, {}) == tokens.size
@@ -135,7 +135,7 @@ def test_where_open_calls_stand_is_remembered(found: list[tuple[Event | None, tu
     predicted: list[int] = []
     sight, ids = RememberedTokens([1, 2], memory, SPECIAL), tokens.ids.tolist()
     for window in cut:
-        row, places = seen(tokens, window), window.places
+        row, places = window_tokens(tokens, window), window.positions
         assert row.size == window.size
         for place, position in enumerate(places):
             if position < max(window.start, 2):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import examples, executions, fit_to_budget, write, write_context
+from remedy.data_gen.examples import examples
 from remedy.data_gen.roles import Special
 from remedy.data_gen.tasks.families import FAMILIES
 from remedy.launch.reference import places
@@ -127,9 +127,12 @@ def observed(data: DataConfig) -> str:
     """What a configuration gives: the spans of some examples and their outcomes."""
     found = []
     counted = data.task.count("train")
-    for execution in executions(data, "train", range(12 if counted is None else counted)):
-        reveal = fit_to_budget(execution, data, lambda spans: sum(len(str(span.piece)) for span in spans) // 4)
-        example = write(execution, data, reveal) if reveal else write_context(execution, data, "budget")
+    for example in examples(
+        data,
+        "train",
+        range(12 if counted is None else counted),
+        count=lambda spans: sum(len(str(span.piece)) for span in spans) // 4,
+    ):
         pieces = [(s.role, s.piece.value if isinstance(s.piece, Special) else s.piece) for s in example.spans]
         found.append((pieces, example.outcome))
     return repr(found)

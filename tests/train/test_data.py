@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
-from remedy.data_gen.window_examples import seen, windows_of
+from remedy.data_gen.window_examples import window_tokens, windows_of
 from remedy.launch.generate import generate
 from remedy.models.tokenizer import build_tokenizer
 from remedy.models.tokenizer_backends import CharacterSettings, SymbolSettings
@@ -97,7 +97,7 @@ def test_a_row_with_a_memory_is_a_window_on_its_example_that_has_something_to_le
     wholes = encode_rows(SYMBOLIC, SYMBOLS, "train", range(120))
     predicted: dict[int, list[int]] = {}
     for row, whole in zip(found, wholes):
-        cuts = [seen(whole, window) for window in windows_of(whole, Memory(frames=1), SYMBOLS.special_ids)]
+        cuts = [window_tokens(whole, window) for window in windows_of(whole, Memory(frames=1), SYMBOLS.special_ids)]
         assert any(all((one == other).all() for one, other in zip(row, cut)) for cut in cuts if cut.size == row.size)
         assert Role.ACTION in row.roles[1:]
         count = len({*whole.frames.tolist()}) - 3  # frames of commands, without the context, the last state and the end

@@ -2,7 +2,8 @@
 
 import pytest
 
-from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.program import TraceLimits
+from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig

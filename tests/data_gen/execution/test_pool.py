@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from remedy.data_gen.execution.pool import trace_all
+from remedy.data_gen.execution.pool import trace_all, trace_one
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError, Trace
 from remedy.data_gen.execution.sandbox import TracerConfig
 
@@ -73,6 +73,13 @@ def test_a_program_that_sees_the_tracer_has_an_outcome_of_its_own(isolation: str
     same.append(program("return 1", "def hidden(f): return lambda: f() and 2\n\n@hidden"))
     if isolation == "auto":
         assert [kind(outcome) for outcome in trace_all(same, TracerConfig())] == ["ok"] * len(same)
+
+
+def test_a_program_traced_while_others_run_has_its_own_trace() -> None:
+    config = TracerConfig(isolation="none")
+    programs = [program(f"return {number}") for number in range(30)]
+    for traced, outcome in zip(programs, trace_all(programs, config)):
+        assert trace_one(traced, config) == outcome
 
 
 def test_a_run_without_tracing_meets_the_same_walls_and_harms_no_other_program() -> None:

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.data_gen.execution.describe import describe
-from remedy.data_gen.execution.program import MARKER, Event, Program, ProgramError, Trace
-from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.program import MARKER, Event, Program, ProgramError, Trace, TraceLimits
+from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, spans_text
 from remedy.data_gen.traces.render import render
 from remedy.data_gen.traces.reveal import RevealConfig

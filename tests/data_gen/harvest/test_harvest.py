@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remedy.data_gen.harvest.duplicates import Known
+from remedy.data_gen.harvest.duplicates import ProgramIndex
 from remedy.data_gen.harvest.package import Options
 from remedy.data_gen.harvest.run import harvest_all
 from remedy.launch.tools import harvest
@@ -181,7 +181,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, out: Path, licences: tuple[str, ...] = (), **changed: Any) -> list[str]:
     said: list[str] = []
-    options = Options(4, 0, None, 2, Known())._replace(**changed)
+    options = Options(4, 0, None, 2, ProgramIndex())._replace(**changed)
     against = [str(folder / "benchmark.jsonl")]
     harvest_all([str(folder / "tidy_words-1.2")], out, licences, against, options, folder / "caught.jsonl", said.append)
     return said

@@ -8,7 +8,7 @@ import pytest
 
 from remedy.data_gen.harvest import inside
 from remedy.data_gen.harvest.closure import Refused, closed
-from remedy.data_gen.harvest.duplicates import Known, canonical
+from remedy.data_gen.harvest.duplicates import ProgramIndex, canonical
 from remedy.data_gen.harvest.jobs import are_literals
 from remedy.data_gen.harvest.modules import Module
 from remedy.data_gen.harvest.mutations import mutated
@@ -90,7 +90,7 @@ SAME = """def g(items: list, least: int = 2) -> list:
 
 
 def test_names_of_locals_docstrings_and_annotations_make_no_other_program() -> None:
-    known = Known()
+    known = ProgramIndex()
     known.add("one", canonical(ONE))
     assert known.find(canonical(SAME)) == ("one", 1.0)
     found = known.find(canonical(SAME.replace("p[1]", "p[0]")))

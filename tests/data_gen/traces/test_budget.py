@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import Example, executions, fit_to_budget, write, write_context
+from remedy.data_gen.examples import Example, examples, executions
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Span
@@ -33,7 +34,7 @@ def long_trace(n: int) -> Trace:
     return trace(Program.from_call(CODE, f"{n}, 'start'"))
 
 
-def count(spans: list[Span]) -> int:
+def count(spans: Sequence[Span]) -> int:
     return sum(len(span.piece) if isinstance(span.piece, str) else 1 for span in spans)
 
 
@@ -79,9 +80,7 @@ def test_stepping_over_writes_what_tracing_to_that_depth_records(n: int, depth: 
 def fitted(data: dict[str, Any]) -> Example:
     """The first example, in the reveal that fits."""
     config = DataConfig.model_validate(data)
-    [execution] = executions(config, "all", [0])
-    reveal = fit_to_budget(execution, config, count)
-    return write(execution, config, reveal) if reveal is not None else write_context(execution, config, "budget")
+    return examples(config, "all", [0], count=count)[0]
 
 
 def source(folder: Path, code: str, arguments: str) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_each_piece_belongs_to_the_frame_of_its_span(format: str, trace: Trace, 
         for piece in cut([span.piece], at):
             reader.feed(piece)
             own_print = "print('a', a)\n" in (frame.source for frame in trace.frames)
-            assert reader.place == place_of[span.frame] or own_print
+            assert reader.frame_number == place_of[span.frame] or own_print
 
 
 pieces = st.lists(

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from remedy.data_gen.execution.program import Program, ProgramError, Trace
-from remedy.data_gen.execution.tracer import TraceLimits, trace
+from remedy.data_gen.execution.program import Program, ProgramError, Trace, TraceLimits
+from remedy.data_gen.execution.tracer import trace
 from remedy.eval.control_flow import END, ControlFlow, Exceptions, Step
 
 

@@ -11,7 +11,7 @@ import torch
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
-from remedy.data_gen.window_examples import longest_seen, seen, windows
+from remedy.data_gen.window_examples import longest_seen, window_tokens, windows
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
 from remedy.eval.generators.loop import predict
 from remedy.models.encoding import encoded_examples
@@ -47,7 +47,7 @@ def model_of(name: str, tokenizer: TraceTokenizer) -> Any:
 def training_rows(truth: Encoded, memory: Memory, tokenizer: TraceTokenizer) -> list[tuple[list[int], list[int]]]:
     """Ids of the rows that training makes of an example, and the places in each that are predicted."""
     tokens = as_tokens(*truth)
-    rows = [seen(tokens, window) for window in windows(*truth[:3], memory, tokenizer.special_ids)]
+    rows = [window_tokens(tokens, window) for window in windows(*truth[:3], memory, tokenizer.special_ids)]
     return [(row.ids.tolist(), [at for at, role in enumerate(row.roles) if role != Role.CONTEXT]) for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""Models that read traces: tokenizers, and a decoder whose only varying part is its sequence mixer.
+"""Tokenizers, and a decoder whose only varying part is its sequence mixer.
 
 Importing this package registers the decoder with Transformers' Auto classes.
 """

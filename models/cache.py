@@ -1,6 +1,6 @@
-"""Caches: the state that a decoder carries between calls, and its memory.
+"""Caches of a decoder between calls, and their memory.
 
-Keys and values of a batch are aligned on the right: shorter sequences begin with padding, which readers mask.
+Keys and values of a batch are aligned on the right: shorter sequences begin with padding, which attention masks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from transformers.cache_utils import (
 
 
 class GrowingCache(Cache):
-    """Cache whose keys and values grow in place: to concatenate would copy all for every token."""
+    """Cache whose keys and values grow in place, instead of a full copy per token."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -41,7 +41,6 @@ class GrowingCache(Cache):
 
 
 def _appended(past: Tensor, new: Tensor) -> Tensor:
-    """Append `new` (B, H, T, D) to `past` (B, H, P, D), in the same memory if it has room."""
     (batch, heads, length, width), count = past.shape, new.shape[2]
     # The memory is that of a buffer as it is made below, and of nothing else, if its size says the same as the strides.
     room = past.untyped_storage().nbytes() // (past.element_size() * batch * heads * width)
@@ -61,7 +60,7 @@ class GrowingDynamicCache(GrowingCache, DynamicCache):
 
 
 class MixerCache(GrowingCache):
-    """Each layer's keys and values, convolution windows or recurrent states, batch first."""
+    """Keys and values, convolution windows or recurrent states of each layer, batch first."""
 
     def __init__(self, layers: int) -> None:
         super().__init__(layers=[LinearAttentionAndFullAttentionLayer() for _ in range(layers)])
@@ -69,15 +68,15 @@ class MixerCache(GrowingCache):
         """Tokens read so far; the decoder advances it once per call."""
 
         self.padding: Tensor | None = None
-        """Places before each row's first token, (B,), where rows of different lengths are in one batch; None: there are none."""
+        """Padding before each row's first token, (B,); None if all rows have one length."""
 
     def align(self, lengths: Sequence[int]) -> None:
-        """Set how many tokens each row has read; keys are aligned on the right."""
+        """Set the number of tokens that each row has read."""
         self.seen = max(lengths)
         self.padding = torch.tensor([self.seen - length for length in lengths]) if min(lengths) < self.seen else None
 
     def places(self, steps: int, device: torch.device) -> Tensor:
-        """Count the tokens before each of the next ones: (T,), or (B, T) with rows of different lengths."""
+        """Return the positions of the next tokens: (T,), or (B, T) if lengths differ."""
         places = torch.arange(self.seen, self.seen + steps, device=device)
         return places if self.padding is None else places - self.padding.to(device)[:, None]
 
@@ -85,7 +84,7 @@ class MixerCache(GrowingCache):
         return self.seen
 
     def forget(self, layer_idx: int, kept: int) -> None:
-        """Drop all but the last `kept` keys and values of a layer; once cropped, if the past is recorded."""
+        """Drop all but the last `kept` keys and values of a layer; while the past is recorded, `cropped` drops them."""
         layer: Any = self.layers[layer_idx]
         layer.sliding_window = kept + 1
         if layer.record_past:
@@ -94,7 +93,7 @@ class MixerCache(GrowingCache):
         layer.keys, layer.values = layer.keys[..., start:, :], layer.values[..., start:, :]
 
     def turned_keys(self, layer_idx: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return a layer's keys and values (B, H, P, D), which every token changes, and a mask of tokens (B, 1, 1, P)."""
+        """Return a layer's keys and values (B, H, P, D), and a mask of tokens (B, 1, 1, P)."""
         layer: Any = self.layers[layer_idx]
         if not layer.is_initialized:
             return None, None, None
@@ -105,10 +104,10 @@ class MixerCache(GrowingCache):
         return layer.keys, layer.values, (places >= self.padding.to(places.device)[:, None])[:, None, None]
 
     def turn_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
-        """Replace all keys of a layer, and append the values of the new tokens.
+        """Replace all keys of a layer, and append the new tokens' values.
 
         Raises:
-            RuntimeError: the past is recorded, but turned keys cannot be cut back.
+            RuntimeError: the past is recorded.
         """
         layer: Any = self.layers[layer_idx]
         if layer.record_past:
@@ -128,28 +127,31 @@ class MixerCache(GrowingCache):
 
 
 KEYS = (DynamicLayer, DynamicSlidingWindowLayer)
-"""Cache layers that hold nothing but keys and values (B, H, T, D)."""
+"""Cache layers with keys and values (B, H, T, D) only."""
 STATES = (
     LinearAttentionLayer,
     LinearAttentionAndFullAttentionLayer,
     LinearAttentionAndSlidingWindowAttentionLayer,
 )
-"""Cache layers that hold states too, with the batch first."""
+"""Cache layers that also hold states, batch first."""
 
 AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
 class Cut(NamedTuple):
-    """Cut of the `read` tokens of the last call: the first `kept` of each row stay; rows then have `lengths`."""
+    """A cut after a call that read `read` tokens: each row keeps its first `kept`.
+
+    `lengths`: tokens of each row after the cut.
+    """
 
     read: int
     kept: list[int]
     lengths: list[int]
 
     def tail(self, x: Tensor, dim: int, width: int) -> Tensor:
-        """Return the last `width` tokens that stay of each row, along `dim` (-1 or -2), after zeros.
+        """Return the last `width` kept tokens of each row along `dim` (-1 or -2), after zeros.
 
-        `x` ends with the tokens just read, aligned on the right, and is overwritten.
+        `x` ends with the call's tokens, aligned on the right, and is overwritten.
         """
         ends = [x.shape[dim] - self.read + kept for kept in self.kept]
         missing = max(0, width - max(ends))
@@ -167,17 +169,15 @@ class Cut(NamedTuple):
 
 
 def is_batchable(cache: object) -> bool:
-    """Say if rows of a cache can be joined and parted: if the kinds of its layers are known."""
     return type(cache) in (MixerCache, GrowingDynamicCache) and all(type(x) in KEYS + STATES for x in cache.layers)  # type: ignore[attr-defined]
 
 
 def has_keys(cache: Cache) -> bool:
-    """Say if a layer has keys, so that rows of different lengths need a mask."""
     return any(getattr(layer, "keys", None) is not None for layer in cache.layers)
 
 
 def joined(caches: Sequence[AnyCache], lengths: Sequence[int]) -> AnyCache:
-    """Join caches in order. `lengths`: tokens that each row has read."""
+    """Join caches. `lengths`: tokens that each row has read."""
 
     def aligned(*parts: Tensor) -> Tensor:
         longest = max(part.shape[-2] for part in parts)
@@ -187,13 +187,12 @@ def joined(caches: Sequence[AnyCache], lengths: Sequence[int]) -> AnyCache:
 
 
 def selected(cache: AnyCache, rows: Sequence[int], lengths: Sequence[int]) -> AnyCache:
-    """Select rows of a cache. `lengths`: tokens that each of these has read."""
+    """Select rows of a cache. `lengths`: tokens that each has read."""
     chosen, longest = list(rows), max(lengths)
     return _rebuilt([cache], lambda layer: lambda x: x[..., -longest:, :][chosen], lambda x: x[chosen], lengths)
 
 
 def copied(cache: AnyCache) -> AnyCache:
-    """Copy a cache, so that reading on from the copy leaves it unchanged."""
     return _rebuilt([cache], lambda layer: Tensor.clone, Tensor.clone, None)
 
 
@@ -219,9 +218,9 @@ def _rebuilt(
     states: Callable[..., Tensor],
     lengths: Sequence[int] | None,
 ) -> AnyCache:
-    """Make a cache like the first from the tensors of all.
+    """Make a cache like the first, with tensors computed from those of all caches.
 
-    `keys_of` gives each layer's function of keys and values. `lengths`: tokens read by each row; None: as before.
+    `keys_of` returns a layer's function of keys and values; `lengths` None: unchanged.
     """
     other = copy.copy(caches[0])
     other.layers = []
@@ -249,25 +248,25 @@ SHARE = 0.25
 
 
 class Footprint(NamedTuple):
-    """Bytes of a row's cache, and those that each token adds."""
+    """Bytes of a row's cache, and of each token in it."""
 
     row: float = 0.0
     token: float = 0.0
 
     def of(self, tokens: int) -> float:
-        """Return the bytes of a row of so many tokens, an upper bound with windows."""
+        """Return the bytes of a row of `tokens` tokens; with windows, an upper bound."""
         return self.row + tokens * self.token
 
 
 def footprint(short: tuple[int, Cache], long: tuple[int, Cache]) -> Footprint:
-    """Compute the footprint from caches of one sequence after fewer and after more tokens."""
+    """Compute the footprint from caches of one sequence at two lengths."""
     (few, before), (many, after) = ((length, sum(cache_bytes(cache).values())) for length, cache in (short, long))
     token = max(0.0, (after - before) / (many - few))
     return Footprint(before - few * token, token)
 
 
 def cache_bytes(cache: Cache) -> dict[torch.device, int]:
-    """Count the bytes of a cache's tensors on each device."""
+    """Count a cache's bytes on each device."""
     by_device: dict[torch.device, int] = {}
     for tensor in (part for layer in cache.layers for value in vars(layer).values() for part in _tensors(value)):
         by_device[tensor.device] = by_device.get(tensor.device, 0) + tensor.numel() * tensor.element_size()
@@ -275,7 +274,7 @@ def cache_bytes(cache: Cache) -> dict[torch.device, int]:
 
 
 def available_bytes(cache: Cache) -> float:
-    """Return the bytes that caches like this may take in all until one of its devices is full."""
+    """Return the bytes that caches like this may take until one device is full."""
     parts = cache_bytes(cache)
     whole = sum(parts.values())
     return min(_free(device) * whole / part for device, part in parts.items() if part)

@@ -1,6 +1,6 @@
-"""Reading of several tokens of a row at once, the last of them guesses, of which wrong ones are forgotten.
+"""Speculative reading: rows read several tokens at once, and drop wrong guesses.
 
-A copy from before the guesses replaces a cache that cannot be cut back: then the right ones are read again.
+A cache that cannot be cropped is restored from a copy; the right guesses are then read again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from remedy.models.protocol import CausalLM
 
 
 class Kind(StrEnum):
-    """Kind of cache: how to read on from it, and how to forget."""
+    """Kind of cache: how rows continue from it, and how they drop tokens."""
 
     CROP = "crop"
-    """Its cache holds keys and values, of which tokens are cut off: rows may read chunks of different lengths."""
+    """Keys and values only: tokens are cut off, and chunks of a batch may differ in length."""
     COPY = "copy"
-    """Its cache holds states too: it goes back to a copy, and reads again what stays; chunks of a batch are of one length."""
+    """States too: a copy is restored, and kept tokens are read again; chunks of a batch have one length."""
     PLAIN = "plain"
-    """Its cache is of another kind, or there is none: rows are read whole every time."""
+    """No cache, or an unknown kind: rows are read whole every time."""
 
 
 class CachedModel:
@@ -48,9 +48,9 @@ class CachedModel:
         self.model = model
         self.device = input_device(model)
         self.calls = 0
-        """How often the model was called."""
+        """Number of calls."""
         self.tokens = 0
-        """Tokens that it read in all, padding included."""
+        """Number of tokens read, padding included."""
         parameters = inspect.signature(model.forward).parameters
         self.takes = frozenset(parameters)
         self._options = any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
@@ -58,7 +58,7 @@ class CachedModel:
         self._cache = next((name for name in ("past_key_values", "cache_params") if name in self.takes), None)
 
     def kind(self) -> Kind | None:
-        """Return CROP or COPY by the layers of its cache, or None."""
+        """Return CROP or COPY by the layers of the model's cache, or None."""
         if self._cache is None or not is_batchable(cache := self._new_cache()):
             return None
         if isinstance(cache, MixerCache):
@@ -66,16 +66,16 @@ class CachedModel:
         return Kind.CROP if all(type(layer) in KEYS for layer in cache.layers) else Kind.COPY
 
     def parallel(self, tokens: Tensor, keep: int = 0) -> Tensor:
-        """Return logits (B, T, V) of one pass over sequences (B, T) without a cache; `keep`: only the last."""
+        """Return logits (B, T or `keep`, V) of sequences (B, T) in one pass without a cache."""
         logits = self._call(tokens, keep, **({"use_cache": False} if self._options else {}))
         return logits[:, -keep:] if keep else logits
 
     def read(
         self, tokens: Tensor, cache: Cache | None, keep: int = 1, record: bool = False, **where: Tensor
     ) -> tuple[Tensor, Cache]:
-        """Read tokens (B, T) from a cache or the beginning; return the last logits (B, keep, V) and the cache.
+        """Read tokens (B, T) after those in the cache; return the last logits (B, keep, V) and the cache.
 
-        `record`: keep what leaves a window until it is `cropped`.
+        `record`: keep the tokens that leave a window, for `cropped`.
         """
         cache = self._new_cache() if cache is None else cache
         if record:
@@ -115,7 +115,7 @@ class _Group(NamedTuple):
 class _Open(NamedTuple):
     """A call whose guesses are not judged yet.
 
-    `lengths`: tokens of each row before it; `reads`: in it; `width`: its places; `after`, `before`: the caches.
+    `lengths`: tokens of each row before it; `reads`: in it; `width`: of its widest chunk; `after`, `before`: the caches.
     """
 
     rows: list[int]
@@ -127,10 +127,10 @@ class _Open(NamedTuple):
 
 
 class ChunkReader:
-    """Rows that read on by chunks; each `extend` is followed by `keep` for the same rows."""
+    """Rows read in chunks; each `extend` is followed by `keep` for the same rows."""
 
     def __init__(self, model: CachedModel, kind: Kind, limit: int | None = None) -> None:
-        """Read with a model. `limit`: places in a table of positions, if any."""
+        """Make a reader without rows. `limit`: size of the model's table of positions, if any."""
         self.kind = kind
         self._model = model
         self._limit = limit
@@ -139,13 +139,13 @@ class ChunkReader:
         self._open: _Open | None = None
 
     def held(self, row: int) -> int:
-        """Count the tokens of a row in its cache: what follows them is read next."""
+        """Count the tokens of a row in its cache."""
         return next((group.lengths[group.rows.index(row)] for group in self._groups if row in group.rows), 0)
 
     def extend(self, chunks: Mapping[int, Chunk]) -> dict[int, Tensor]:
-        """Read a chunk of each row in one call; return logits (guesses + 1, V) from before the first guess.
+        """Read a chunk of each row in one call; return logits (guesses + 1, V), from before the first guess on.
 
-        Rows have all read something, or nothing. From a cache, only `Kind.CROP` reads chunks of different lengths.
+        Either all rows have read something, or none. Later calls need chunks of one length, except with `Kind.CROP`.
         """
         rows = list(chunks)
         lengths = [self.held(row) for row in rows]
@@ -173,7 +173,7 @@ class ChunkReader:
         }
 
     def keep(self, kept: Mapping[int, int]) -> None:
-        """Keep so many tokens of the last chunk of each row; drop rows that are not named."""
+        """Keep the first tokens of each row's last chunk; drop rows not named."""
         assert self._open is not None
         rows, lengths, reads, width, after, before = self._open
         self._open = None
@@ -199,13 +199,13 @@ class ChunkReader:
             self._marked[row] = _part(group, [group.rows.index(row)])
 
     def back(self, rows: Collection[int]) -> None:
-        """Restore rows to where they were marked, or to nothing."""
+        """Restore rows to their marks; drop those without one."""
         self._drop(rows)
         marked = [self._marked[row] for row in rows if row in self._marked]
         self._groups += [group._replace(cache=copied(group.cache)) for group in marked]
 
     def forget(self, rows: Collection[int]) -> None:
-        """Drop the caches of rows that read no more, marked ones too."""
+        """Drop the caches and marks of finished rows."""
         self._drop(rows)
         for row in rows:
             self._marked.pop(row, None)
@@ -217,7 +217,6 @@ class ChunkReader:
     def _hold(
         self, cache: Cache, rows: list[int], lengths: list[int], places: list[int], cut: Cut | None = None
     ) -> None:
-        """Store the cache of some rows of a batch."""
         chosen, chosen_lengths = [rows[index] for index in places], [lengths[index] for index in places]
         if len(chosen) < len(rows):
             cache = selected(cache, places, chosen_lengths)
@@ -227,14 +226,13 @@ class ChunkReader:
         self._groups.append(_Group(chosen, chosen_lengths, cache))
 
     def _take(self, wanted: Collection[int]) -> tuple[list[int], list[int], Cache]:
-        """Remove the rows' caches and return them as one batch, with its rows and lengths."""
+        """Remove the rows' caches; return their rows and lengths, and the caches as one batch."""
         taken, self._groups = self._parted(wanted)
         rows = [row for group in taken for row in group.rows]
         lengths = [length for group in taken for length in group.lengths]
         return rows, lengths, taken[0].cache if len(taken) == 1 else joined([group.cache for group in taken], lengths)
 
     def _parted(self, wanted: Collection[int]) -> tuple[list[_Group], list[_Group]]:
-        """Part the groups into those of some rows and those of all others."""
         parts: tuple[list[_Group], list[_Group]] = ([], [])
         for group in self._groups:
             for part, inside in zip(parts, (True, False)):
@@ -244,10 +242,7 @@ class ChunkReader:
         return parts
 
     def _where(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
-        """Return each row's positions and, for keys padded on the left, its mask.
-
-        Some models miscount positions from their cache (Bamba).
-        """
+        """Return each row's positions, which some models miscount (Bamba), and its mask of padding."""
         device = self._model.device
         steps = torch.arange(width, device=device)
         starts = torch.tensor(lengths, device=device)[:, None]
@@ -258,7 +253,7 @@ class ChunkReader:
         return {name: value for name, value in where.items() if name in self._model.takes}
 
     def _padded(self, rows: Sequence[list[int]], width: int) -> Tensor:
-        """Pad tokens on the right to (B, width), with tokens of their own."""
+        """Pad tokens on the right to (B, width), with each row's last token."""
         return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self._model.device)
 
 

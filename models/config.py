@@ -1,4 +1,4 @@
-"""Settings of what is trained: a decoder of ours, or a pretrained model with or without LoRA."""
+"""Settings of the model: a decoder of ours, or a pretrained model."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 TOLERANCE = 0.02
-"""How far from the reference's cost a matched model's may be."""
+"""Greatest relative difference between a matched model's cost and its target."""
 WIDEST = 1 << 20
 UNITS = {"parameters": "parameters", "flops": "FLOPs a token", "state": "numbers of state"}
 Window = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class Match(Settings):
-    """A width chosen so that a model costs within 2 % what another does, in its layers: `intermediate_size` for parameters and FLOPs;
-    for the state what sets it at an unchanged width (`window`, `state_size`), or `hidden_size` where nothing does."""
+    """A width chosen so that a model's layers cost what another's do, within 2 %.
+
+    Parameters and FLOPs set `intermediate_size`; the state sets `window`, `state_size` or, without these, `hidden_size`.
+    """
 
     of: Literal["parameters", "flops", "state"]
     """The quantity to match: parameters, forward FLOPs per token, or numbers in the recurrent state."""
@@ -44,7 +46,10 @@ class Match(Settings):
 
 
 class DecoderSettings(Settings):
-    """A decoder whose only varying part is the sequence mixer; widths and depths under Transformers' names."""
+    """A decoder whose only varying part is the sequence mixer.
+
+    Widths and depths have Transformers' names.
+    """
 
     kind: Literal["decoder"] = "decoder"
     """A decoder trained from random weights."""
@@ -107,7 +112,6 @@ class DecoderSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> DecoderSettings:
-        """Refuse what no mixer reads, and a size that sets nothing."""
         used = self._used()
         idle = {
             key: f"with mixers {', '.join(self.mixers)}: it is for "
@@ -134,7 +138,7 @@ class DecoderSettings(Settings):
 
     @model_validator(mode="after")
     def _every_entry_is_of_a_layer(self) -> DecoderSettings:
-        """Refuse list entries that no attention reads, and a null where attention needs positions."""
+        """Refuse list entries that no attention reads, and null where attention needs positions."""
         layers = self.shape_with({})["num_hidden_layers"]
         for key in ("window", "positions"):
             entries = getattr(self, key)
@@ -161,12 +165,11 @@ class DecoderSettings(Settings):
         return self
 
     def _used(self) -> frozenset[str]:
-        """Return the fields that its layers' mixers read."""
         layers = self.shape_with({})["num_hidden_layers"]
         return frozenset[str]().union(*(MIXERS[name].uses for name in self.mixers[:layers]))
 
     def matched(self) -> dict[str, int]:
-        """Return the width that `match` chooses, under its key."""
+        """Return the width that `match` chooses, by its key."""
         if self.match is None:
             return {}
         width = matched(self)
@@ -174,17 +177,16 @@ class DecoderSettings(Settings):
 
     @property
     def shape(self) -> dict[str, int]:
-        """Return layers, width, heads and MLP width: as given or matched, else the size's."""
+        """Return layers, width, heads and MLP width."""
         return self.shape_with(self.matched())
 
     def shape_with(self, chosen: dict[str, int]) -> dict[str, int]:
-        """Return the shape with other widths chosen."""
         given = self.model_dump(include=SHAPE, exclude_none=True)
         shape: dict[str, int] = SIZES[self.size] | given | {key: chosen[key] for key in SHAPE & chosen.keys()}
         return {"intermediate_size": 8 * ((shape["hidden_size"] * 8 // 3 + 7) // 8)} | shape
 
     def resolved(self, chosen: dict[str, int] | None = None) -> dict[str, Any]:
-        """Return the settings for a model's configuration, the size's numbers filled in; `chosen`: widths, by default matched."""
+        """Return the settings of a model's configuration. `chosen`: widths, by default matched."""
         chosen = self.matched() if chosen is None else chosen
         return self.model_dump(exclude={"kind", "size", "match"}) | chosen | self.shape_with(chosen)
 
@@ -194,7 +196,7 @@ SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediat
 
 
 class Matched(NamedTuple):
-    """A chosen width under its key, and the model's cost with it beside the target."""
+    """A chosen width by its key, and the model's cost beside the target."""
 
     key: str
     value: int
@@ -202,7 +204,7 @@ class Matched(NamedTuple):
     target: float
 
     def sentence(self, match: Match) -> str:
-        """Say for the log what was matched."""
+        """Describe the match for the log."""
         to = f"{match.to:,.0f}" if isinstance(match.to, float) else f"{', '.join(match.to)} ({self.target:,.0f})"
         return f"{self.key} {self.value} by match: {self.cost:,.0f} {UNITS[match.of]} in the layers, to equal {to}"
 
@@ -212,7 +214,7 @@ def matched(settings: DecoderSettings) -> Matched:
     """Find the width that `settings.match` asks for.
 
     Raises:
-        ValueError: the width is given too, the length is missing or idle, or no width comes within 2 %.
+        ValueError: the width is given too, the length is missing or unused, or no width comes within 2 %.
     """
     match = settings.match
     assert match is not None
@@ -248,7 +250,7 @@ def matched(settings: DecoderSettings) -> Matched:
 
 
 def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:
-    """Return the matched cost of the layers, and if it grows with the sequence."""
+    """Return the layers' cost, and whether it grows with the sequence."""
     from remedy.models.decoder import Block  # waits for Transformers, which other settings need not
 
     config: Any = SimpleNamespace(**settings.resolved(chosen), rms_norm_eps=1e-5)
@@ -267,7 +269,6 @@ def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match
 
 
 def _nearest(cost: Callable[[int], float], target: float, step: int) -> int:
-    """Return the multiple of `step` whose cost is nearest: from 8 on, or from 1 with a step of 1."""
     low = step if step == 1 else -(-8 // step) * step
     high = low
     while cost(high) < target and high < WIDEST:
@@ -283,7 +284,10 @@ def _error(cost: float, target: float) -> float:
 
 
 class LoraSettings(Settings):
-    """Low-rank adapters (Hu et al., "LoRA", 2021) on a pretrained model, under the names of PEFT's `LoraConfig`."""
+    """Low-rank adapters (Hu et al., "LoRA", 2021) on a pretrained model.
+
+    Fields have the names of PEFT's `LoraConfig`.
+    """
 
     r: int = Field(default=16, ge=1, le=100_000)
     """Rank of the adapters."""
@@ -300,7 +304,7 @@ class LoraSettings(Settings):
 
 
 class PretrainedSettings(Settings):
-    """A Hugging Face causal language model to train: all of its weights, or adapters on them."""
+    """A Hugging Face causal language model to train: all weights, or adapters."""
 
     kind: Literal["pretrained"] = "pretrained"
     """A pretrained model."""

@@ -1,6 +1,6 @@
-"""A decoder of pre-norm blocks, RMSNorm and untied embeddings, whose only varying part is the sequence mixer.
+"""A pre-norm decoder with untied embeddings, whose only varying part is its mixer.
 
-`save_pretrained`, `from_pretrained` and `.generate` work once this module is imported.
+Importing this module makes `save_pretrained`, `from_pretrained` and `.generate` work.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ class GatedMLP(nn.Module):
 
 
 class Block(GradientCheckpointingLayer):
-    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D).
-
-    Gradient checkpointing keeps only its input for the backward pass.
-    """
+    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D)."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
@@ -60,7 +57,10 @@ class Block(GradientCheckpointingLayer):
         positions: Tensor | Sequence[Tensor | None] | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """Map x. `packing`: rows hold several examples, laid apart for the mixer; `positions` are then by group."""
+        """Apply the block to x (B, T, D).
+
+        `packing`: rows hold several examples, which the mixer sees separately; `positions` are then one per group.
+        """
         normed = self.mixer_norm(x)
         if packing is None:
             mixed = self._mixed(normed, past_key_values, positions)
@@ -76,9 +76,9 @@ class Block(GradientCheckpointingLayer):
 
 
 DEFAULT_STD = 0.02
-"""Deviation of embeddings and head where `initializer_range` is not given, as GPT-2's."""
+"""Standard deviation of embeddings and head by default, as in GPT-2."""
 USUAL = {"return_dict": True, "output_attentions": False, "output_hidden_states": False}
-"""Arguments that Transformers gives every model, and the values by which nothing else is asked for."""
+"""Arguments that Transformers passes to every model, with the values that ask for nothing."""
 
 
 class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
@@ -103,9 +103,9 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialise embeddings and head and, with `initializer_range`, projections.
+        """Initialise embeddings and head and, with `initializer_range`, linear layers.
 
-        What a mixer sets itself (decays, step sizes, norms, convolutions, classic recurrences) stays as its authors chose.
+        What a mixer initialises itself stays as published.
         """
         std = self.config.initializer_range
         if isinstance(module, nn.Embedding) or module is self.lm_head:
@@ -129,7 +129,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         return [layer.mixer for layer in self.layers if isinstance(layer, Block)]
 
     def new_cache(self) -> MixerCache:
-        """Return an empty state for step-by-step decoding."""
+        """Return an empty cache."""
         return MixerCache(self.config.num_hidden_layers)
 
     def forward(
@@ -147,12 +147,11 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     ) -> CausalLMOutputWithPast:
         """Compute logits (B, T, V) and, with `labels` (B, T; -100: unsupervised), the mean loss.
 
-        `attention_mask` (B, P + T) is 0 on padding, which must follow a row's tokens. `past_key_values`: the state of a call that
-        read P places. `position_ids` (B, T): places in the tokens' own examples; where they restart, a row holds several, each read
-        as if alone.
+        `attention_mask` (B, P + T) is 0 on padding, which must follow a row's tokens. `past_key_values` holds P tokens read before.
+        `position_ids` (B, T) count from 0 in each example; a row may hold several examples, which do not see each other.
 
         Raises:
-            ValueError: an argument would not be honoured.
+            ValueError: an argument is not supported.
         """
         if unread := sorted(key for key, value in kwargs.items() if value is not None and value is not USUAL.get(key)):
             raise ValueError(f"{', '.join(unread)}: this decoder does not take that: leave it out")
@@ -179,7 +178,6 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _read(
         self, x: Tensor, ids: Tensor | None, mask: Tensor | None, cache: MixerCache | None, position_ids: Tensor | None
     ) -> Tensor:
-        """Run the layers on rows (B, T, D)."""
         packing = None
         if position_ids is not None and (cache is None or not cache.seen) and has_borders(position_ids):
             if cache is not None:
@@ -203,7 +201,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _positions(
         self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, steps: int
     ) -> Tensor | None:
-        """Return randomised positions, (T,) or (B, T): drawn in training, else evenly spread; None for others."""
+        """Return randomised positions, (T,) or (B, T), or None without them."""
         config = self.config
         if config.positions != "randomised":
             return None
@@ -230,7 +228,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
 
 
 def parameter_count(model: CausalLM) -> int:
-    """Count trainable parameters, whole ones also under ZeRO-3."""
+    """Count trainable parameters; under ZeRO-3 those of all processes."""
     return sum(int(getattr(p, "ds_numel", p.numel())) for p in model.parameters() if p.requires_grad)
 
 

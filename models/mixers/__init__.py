@@ -21,14 +21,14 @@ __all__ = ["MIXERS", "Mixer", "describe_kernels", "find_kernels", "kernels_of"]
 def find_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> None:
     """Try the kernels of a decoder's mixers on a GPU; elsewhere do nothing.
 
-    Call it in every process, after its device is chosen and before anything is compiled or run. Untried operations take the reference.
+    Call it in every process, after its device is chosen and before anything is compiled or run.
     """
     if device.type == "cuda":
         try_kernels((use for layer in layers for use in _uses(layer)), device, dtype)
 
 
 def describe_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> str:
-    """Describe in one line what computes each mixer, and why no kernel does."""
+    """Describe in one line what computes each mixer."""
     return "; ".join(f"{name}: {path}" for name, path in kernels_of(layers, device, dtype).items())
 
 
@@ -43,7 +43,6 @@ def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype
 
 
 def _uses(mixer: Mixer) -> Iterator[Use]:
-    """Yield the operations of a mixer and of its convolution."""
     yield from mixer.operations()
     for part in mixer.children():
         if isinstance(part, ShortConvolution):
@@ -61,7 +60,6 @@ def _path(use: Use, device: torch.device, dtype: torch.dtype) -> str:
 
 
 def _version(package: str) -> str:
-    """Return the version of an installed package, which PyPI may know by another name."""
     try:
         return f" {version({'fla': 'flash-linear-attention'}.get(package, package))}"
     except PackageNotFoundError:

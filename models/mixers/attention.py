@@ -16,19 +16,18 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 BLOCKS = 4
-"""From so many windows on, a sequence is attended to block by block; below, the rows of a batch share one mask, which is faster."""
+"""Number of windows from which a sequence is read by blocks; one shared mask is faster for shorter ones."""
 
 T = TypeVar("T", int | None, str | None)
 
 
 @MIXERS.register("attention")
 class Attention(Mixer):
-    """Multi-head attention (Vaswani et al., 2017); rotary embedding as in Su et al., "RoFormer", 2021.
+    """Multi-head attention (Vaswani et al., 2017) with rotary embeddings (Su et al., "RoFormer", 2021).
 
-    With a window a token sees itself and the `window - 1` before it (Child et al., "Sparse Transformers", 2019; Jiang et al.,
-    "Mistral 7B", 2023). `qk_norm` is an RMSNorm of each head's queries and keys before the rotation (Henry et al., "Query-key
-    normalization", 2020; as in Qwen3). The short convolution is Primer's: of queries, keys and values, without an activation (So et
-    al., "Primer", 2021), over four tokens as in the recurrent mixers.
+    With a window a token sees itself and the `window - 1` before it (Child et al., "Sparse Transformers", 2019; Jiang et al., "Mistral
+    7B", 2023). `qk_norm` is an RMSNorm of each head's queries and keys before the rotation (Henry et al., "Query-key normalization",
+    2020; as in Qwen3). The short convolution has no activation (So et al., "Primer", 2021).
     """
 
     uses = frozenset(
@@ -88,12 +87,12 @@ class Attention(Mixer):
         return (0, per_token) if self.window is None else (self.window * per_token, 0)
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count a product and an addition for each number in keys and values (Chowdhery et al., "PaLM", 2022)."""
+        """Count a product and a sum for each number in keys and values (Chowdhery et al., "PaLM", 2022)."""
         fixed, per_token = self.state_floats()
         return 2.0 * fixed, 2.0 * per_token
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, cache: MixerCache | None) -> Tensor:
-        """Attend queries (B, H, T, K) to as many keys or more, the last of which are their own; (B, H, T, K)."""
+        """Attend queries (B, H, T, K) to keys, which end with those of the same tokens; (B, H, T, K)."""
         steps, earlier = q.shape[2], k.shape[2] - q.shape[2]
         padded = cache is not None and cache.padding is not None
         if self.window is not None and steps > BLOCKS * self.window and not earlier and not padded:
@@ -102,9 +101,9 @@ class Attention(Mixer):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and steps > 1)
 
     def _mask(self, kept: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
-        """Mark the keys (columns), `kept` earlier and new ones, that each new token sees; None: all up to itself.
+        """Mark the keys (columns) that each new token (row) sees; None: all up to itself.
 
-        (T, S), or (B, 1, T, S) with rows of different lengths, whose keys begin with padding.
+        (T, S), or (B, 1, T, S) if the batch has padding.
         """
         narrow = self.window is not None and kept + steps > self.window
         padding = cache.padding if cache is not None else None
@@ -119,7 +118,7 @@ class Attention(Mixer):
         return mask & (places >= padding.to(device)[:, None])[:, None, None]
 
     def _angles(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine of the tokens' angles: (T, K / 2), or (B, 1, T, K / 2) of positions (B, T)."""
+        """Return cosine and sine of positions: (T, K / 2), or (B, 1, T, K / 2) for positions (B, T)."""
         half = self.head_dim // 2
         frequencies = self.theta ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
         places = positions if positions.ndim == 1 else positions[:, None]
@@ -128,7 +127,7 @@ class Attention(Mixer):
 
 
 def of_layer(chosen: T | list[T] | tuple[T, ...], layer: int) -> T:
-    """Return a layer's window or positions: one for all, or from a list repeated over the layers."""
+    """Return a layer's value of a setting that may be a list repeated over the layers."""
     return chosen[layer % len(chosen)] if isinstance(chosen, (list, tuple)) else chosen
 
 
@@ -138,7 +137,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def windowed_attention(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    """Attend causally within a window: q, k, v (B, H, T, K); a token sees itself and the `window - 1` before it.
+    """Attend causally within a window: q, k, v (B, H, T, K).
 
     Blocks of `window` tokens see themselves and the block before (Beltagy, Peters & Cohan, "Longformer", 2020, section 3.2).
     """

@@ -1,20 +1,19 @@
-"""The delta-rule family, DeltaNet, Gated DeltaNet and DeltaProduct, and the rule as a recurrence and in chunked parallel form.
+"""DeltaNet, Gated DeltaNet and DeltaProduct, with the delta rule as recurrence and in chunks.
 
     S_t = a_t S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T,    o_t = S_t q_t
 
-DeltaNet (Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight programmers", 2021; chunks as in Yang et al.,
-"Parallelizing linear Transformers with the delta rule over sequence length", 2024, section 3) has one generalised Householder
-matrix a token. In Gated DeltaNet it decays, a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct
-takes n steps of the rule a token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025): n
-reflections make any permutation of n + 1 things. With beta in (0, 1) the transition's eigenvalues lie in [0, a]; with beta in
-(0, 2), in [-a, a] (Grazzi et al., 2024), where one step can be a reflection: a swap.
+DeltaNet (Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight programmers", 2021) has one generalised Householder
+matrix per token; chunks are as in Yang et al., "Parallelizing linear Transformers with the delta rule over sequence length", 2024,
+section 3. Gated DeltaNet adds a decay a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct takes n
+steps per token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025): n reflections make any
+permutation of n + 1 items. Eigenvalues of the transition are in [0, a] for beta in (0, 1), and in [-a, a] for beta in (0, 2) (Grazzi et
+al., 2024), where one step can be a reflection.
 
-Output gates and the width of values are as in flash-linear-attention (`fla/layers`: delta_net, gated_deltanet,
-gated_deltaproduct), but keys are as wide as the model (Gated DeltaNet's authors take 3/4), the convolution and the projection to
-beta have biases, queries are not scaled, which the output norm undoes, and DeltaProduct has no decay (there an option, on by default).
+Output gates and the width of values are as in flash-linear-attention (`fla/layers`: delta_net, gated_deltanet, gated_deltaproduct).
+Differences: keys are as wide as the model (Gated DeltaNet's authors: 3/4), convolution and beta have biases, queries are not scaled,
+which the output norm undoes, and DeltaProduct has no decay.
 
-Letters are the papers': `q`, `k`, `v`, `beta` how much of a value is written, `g` the logarithm of the decay. Shapes: B batch, H heads,
-T time, K and V a head's key and value channels.
+Letters: `q`, `k`, `v`, `beta`, `g` the log of the decay. Shapes: B batch, H heads, T time, K and V a head's key and value channels.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 CHUNK = 32
-"""Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""
+"""Tokens in a chunk; the fastest of 16, 32, 64 and 128 on a CPU at head sizes 16 to 64."""
 
 
 def delta_rule_recurrent(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None = None, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the defining recurrence: q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T).
+    """Compute the recurrence: q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T).
 
     `state` is S transposed, (B, H, K, V). Returns outputs (B, H, T, V) and the final state.
     """
@@ -69,10 +68,10 @@ def delta_rule_chunked(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in parallel inside chunks: a triangular solve per chunk, then a loop over chunks.
+    """Compute `delta_rule_recurrent` in parallel inside chunks.
 
-    With c_t the decay from the chunk's start to t and D_ts = c_t / c_s, the corrected values u of a chunk satisfy
-    (I + tril(diag(beta) (K K^T * D), -1)) u = diag(beta) (V - diag(c) K S_0).
+    With c_t the decay from the chunk's start to t and D_ts = c_t / c_s, the corrected values u of a chunk satisfy (I + tril(diag(beta)
+    (K K^T * D), -1)) u = diag(beta) (V - diag(c) K S_0).
     """
     batch, heads, steps, key_dim = k.shape
     q, k, v, beta, g = in_chunks(chunk, 2, q, k, v, beta, g)  # padded: beta = 0 and g = 0 leave the state alone
@@ -111,7 +110,7 @@ def delta_rule_chunked(
 def delta_rule(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Compute n >= 1 steps of the rule a token in the fastest form for these inputs.
+    """Compute n >= 1 steps of the rule per token, by a kernel or in PyTorch.
 
     q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V). Returns outputs and the final
     state in float32. Kernels compute in the precision of `v`.
@@ -135,7 +134,7 @@ def _reference(
 def _every_step(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Make every step a token of its own; a token's decay belongs to its first."""
+    """Make every step a token; a token's decay belongs to its first step."""
     n = k.shape[2] // q.shape[2]
     if n > 1:
         q = q.repeat_interleave(n, dim=2)
@@ -146,7 +145,7 @@ def _every_step(
 def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Convert for flash-linear-attention: time before heads, q and k in v's precision, beta in float32.
 
-    Rounding changes a key's length, and with it the eigenvalue 1 - beta |k|^2, always alike for the same token: beta corrects that.
+    Rounding changes |k|, and so the eigenvalue 1 - beta |k|^2; beta corrects that.
     """
     rounded = k.to(v.dtype)
     if rounded.dtype != k.dtype:
@@ -159,7 +158,7 @@ def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Ten
 
 
 def _product(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """Call a kernel of n steps a token, with T outputs."""
+    """Call a kernel of n steps per token, with T outputs."""
     n = k.shape[2] // q.shape[2]
     query, key, value, written = _rounded(q, k, v, beta)
     decay = g.transpose(1, 2).contiguous() if g is not None else None
@@ -176,7 +175,7 @@ def _plain(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: 
 
 
 def _decaying(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """Call the gated kernel; with g = 0 it is the plain rule, which has no kernel in float32."""
+    """Call the gated kernel; with g = 0 it computes the plain rule, which has no kernel in float32."""
     n = k.shape[2] // q.shape[2]
     q, k, v, beta, g = _every_step(q, k, v, beta, g)
     query, key, value, written = _rounded(q, k, v, beta)
@@ -195,7 +194,7 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state
 
 
 def _example(draw: Draw, keys: int, values: int, n: int, gated: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernels, keys and queries normalised and in float32 as from the mixers."""
+    """Draw two chunks of the kernels, with keys and queries as the mixers compute them."""
     q, k = (
         F.normalize(draw.normal(1, 2, steps, keys, dtype=torch.float32), dim=-1)
         for steps in (STEPS // n, STEPS // n * n)
@@ -228,7 +227,7 @@ OVERHANG = 0.01
 
 @MIXERS.register("deltanet")
 class DeltaNet(Mixer):
-    """Short convolution, normalised keys and queries, delta rule, per-head output RMSNorm and optional SiLU gate."""
+    """Short convolution, normalised keys and queries, delta rule, head norm and optional gate."""
 
     uses = frozenset({"num_attention_heads", "eigenvalues", "short_convolution"})
     published = {"short_convolution": True}
@@ -295,7 +294,7 @@ class DeltaNet(Mixer):
         return self.heads * self.head_dims[0] * self.head_dims[1], 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: reading and correction (2 each) a step, a decay, an output (2)."""
+        """Count per number of the state: reading and correction (2 each) per step, decay, output (2)."""
         return (4.0 * self.num_householder + self.gated + 2.0) * self.state_floats()[0], 0.0
 
     def _beta(self, x: Tensor) -> Tensor:

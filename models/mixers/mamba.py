@@ -1,7 +1,7 @@
-"""State-space mixers: Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024).
+"""Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024).
 
-Eigenvalues of the transition are in (0, 1) as published, or in (-1, 1): a becomes 2a - 1 (Grazzi et al., "Unlocking state-tracking in
-linear RNNs through negative eigenvalues", 2024).
+Eigenvalues of the transition a are in (0, 1) as published, or in (-1, 1) as 2a - 1 (Grazzi et al., "Unlocking state-tracking in linear
+RNNs through negative eigenvalues", 2024).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 EXPAND = 2
-"""How much wider the state's channels are than the model."""
+"""Factor from the model's width to the state's channels."""
 
 
 @MIXERS.register("mamba")
@@ -73,7 +73,7 @@ class Mamba(Mixer):
         return self.A_log.numel(), 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: step a, its exponential's product, an input and its sum, an output (2)."""
+        """Count per number of the state: exponent, its product, input and its sum, output (2)."""
         return 6.0 * self.state_floats()[0], 0.0
 
 
@@ -119,7 +119,7 @@ class Mamba2(Mixer):
         return self.sizes[0] * self.sizes[-1], 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: decay, an input and its sum, an output (2)."""
+        """Count per number of the state: decay, input and its sum, output (2)."""
         return 5.0 * self.state_floats()[0], 0.0
 
 

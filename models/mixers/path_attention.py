@@ -1,11 +1,10 @@
-"""PaTH attention: a softmax whose positions are what the tokens between a key and a query do to it.
+"""PaTH attention, whose position encoding accumulates Householder transformations.
 
     y_i = sum_j softmax_j(k_j^T H_{j+1} ... H_i q_i / sqrt(K)) v_j,    H_t = I - beta_t w_t w_t^T
 
-Yang et al., "PaTH attention: position encoding via accumulating Householder transformations", 2025 (arXiv 2505.16381). A key
-multiplied by H_t when token t is read, k_j^T H_{j+1} ... H_i, meets queries unchanged: a sequence goes on from its keys and values
-with an ordinary softmax. Inside a chunk, products of H are one triangular system (UT transform; sections 3.2 and 3.3). With beta in
-(0, 2) no product has a norm above 1.
+Yang et al., "PaTH attention", 2025 (arXiv 2505.16381). Each new token t multiplies all earlier keys by H_t; decoding is then an
+ordinary softmax over transformed keys. In a chunk, products of H are a triangular system (UT transform; sections 3.2 and 3.3). With
+beta in (0, 2) no product has a norm above 1.
 
 Shapes: B batch, H heads, T time, P earlier tokens, K and V a head's key and value channels, S a chunk's length.
 """
@@ -28,24 +27,23 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 CHUNK = 32
-"""Queries a chunk holds."""
+"""Tokens in a chunk."""
 WIDTHS = (16, 32, 64, 128)
 """Channels of a head that flash-linear-attention's kernel takes."""
 STEPS = 576
 RANK = 32
-"""Channels between a token and the line that it reflects along."""
+"""Rank of the projection to w."""
 WINDOW = 3
-"""Tokens that the convolution of that line sees."""
+"""Width of w's convolution."""
 
 
 @MIXERS.register("path_attention")
 class PaTHAttention(Mixer):
-    """Attention without positions, whose keys every later token turns (Yang et al., 2025, arXiv 2505.16381).
+    """Attention whose keys are transformed by every later token (Yang et al., 2025).
 
-    A token's matrix I - beta w w^T has a low-rank line w, convolved over three tokens and normalised in each head, as in
-    flash-linear-attention (`fla/layers/path_attn.py`), but with a bias in the convolution. beta is in (0, 2) as published, or with
-    `eigenvalues` positive in (0, 1), where no token is a reflection. The forget gate of PaTH-FoX is left out. There is no window: past
-    keys keep what the tokens between did to them, which a window would have to keep too.
+    As in flash-linear-attention (`fla/layers/path_attn.py`), w is a low-rank projection, convolved and normalised in each head; here
+    the convolution has a bias. beta is in (0, 2) as published, or in (0, 1) with `eigenvalues` positive. The forget gate of PaTH-FoX is
+    left out. There is no window, since past keys depend on all later tokens.
     """
 
     uses = frozenset({"num_attention_heads", "eigenvalues"})
@@ -88,7 +86,7 @@ class PaTHAttention(Mixer):
         return 0, 2 * self.heads * self.head_dim
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count as attention for keys and values, and the turning of every earlier key along w."""
+        """Count as for attention, and the transformation of every earlier key."""
         return 0.0, 2.0 * self.state_floats()[1] + 4.0 * self.heads * self.head_dim
 
 
@@ -103,13 +101,13 @@ def attend_chunked(
     real: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Attend in chunks: q, k, w (B, H, T, K), w of length 1, v (B, H, T, V), beta (B, H, T).
+    """Attend in chunks: q, k, w (B, H, T, K), |w| = 1, v (B, H, T, V), beta (B, H, T).
 
-    `keys` (B, H, P, K), as earlier tokens left them, and `values` (B, H, P, V); `real` (B, 1, 1, P): which are no padding, by default
+    `keys` (B, H, P, K), transformed by earlier tokens, and `values` (B, H, P, V); `real` (B, 1, 1, P): which are no padding, by default
     all. Returns outputs (B, H, T, V) and all keys (B, H, P + T, K) after the last token.
 
-    With L = (I + tril(diag(beta) W W^T, -1))^-1 of a chunk, H_1 ... H_i q_i is the row i of Q - tril(Q W^T) L diag(beta) W, and
-    k_j^T H_{j+1} ... H_i q_i the element (i, j) of tril(Q K^T) - tril(Q W^T) L tril(diag(beta) W K^T, -1).
+    With L = (I + tril(diag(beta) W W^T, -1))^-1 of a chunk, H_1 ... H_i q_i is row i of Q - tril(Q W^T) L diag(beta) W, and k_j^T
+    H_{j+1} ... H_i q_i is element (i, j) of tril(Q K^T) - tril(Q W^T) L tril(diag(beta) W K^T, -1).
     """
     steps, width = q.shape[2:]
     past = 0 if keys is None else keys.shape[2]
@@ -156,9 +154,9 @@ def attend(
     values: Tensor | None = None,
     real: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attend in the fastest form for these inputs, shapes as in `attend_chunked`.
+    """Attend by a kernel or in chunks, with shapes as in `attend_chunked`.
 
-    Returns outputs, in float32 without a kernel, and keys in float32: turned anew with every token, they would add up rounding errors.
+    Keys are returned in float32, since every token changes them and rounding errors would accumulate.
     """
     fast = kernel("path_attention", v.dtype, q, k, v, w, beta, keys, values, real)
     if fast is not None:
@@ -170,9 +168,9 @@ def attend(
 def _parallel(
     function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
-    """Call the kernel: time before heads, w and beta in float32; keys come back in k's precision.
+    """Call the kernel, with time before heads, and w and beta in float32.
 
-    Between chunks it always has w in float16, so in float32 wide heads are too far from the reference.
+    The kernel holds w in float16 between chunks; for wide heads in float32 its error exceeds the limit.
     """
     q, k, v = (x.to(v.dtype).transpose(1, 2).contiguous() for x in (q, k, v))
     w, beta = (x.float().transpose(1, 2).contiguous() for x in (w, beta))
@@ -181,12 +179,11 @@ def _parallel(
 
 
 def _fits(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, keys: Any, values: Any, real: Any) -> bool:
-    """Say if the kernel fits: it takes no earlier keys."""
     return q.shape[2] > 1 and keys is None and q.shape[-1] in WIDTHS and v.shape[-1] in WIDTHS
 
 
 def _example(draw: Draw, width: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernel, w normalised and in float32 as from the mixer."""
+    """Draw two chunks of the kernel, with w as the mixer computes it."""
     q, k, v = (draw.normal(1, 1, STEPS, width) for _ in range(3))
     w = F.normalize(draw.normal(1, 1, STEPS, width, dtype=torch.float32), dim=-1)
     return q, k, v, w, 2 * draw.uniform(1, 1, STEPS), None, None, None

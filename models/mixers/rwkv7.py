@@ -2,12 +2,12 @@
 
     S_t = diag(w_t) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T,    o_t = S_t^T r_t
 
-Peng et al., "RWKV-7 Goose with expressive dynamic state evolution", 2025 (arXiv 2503.14456): its wkv is S transposed. With a = -kappa
-and b = kappa * alpha, for a removal key kappa of length 1 and a learning rate alpha of every channel, its transition is
-diag(w) - kappa^T (alpha * kappa). Chunks are solved as for the delta rule; here each channel of a key decays by itself.
+Peng et al., "RWKV-7 Goose with expressive dynamic state evolution", 2025 (arXiv 2503.14456); the paper's wkv is S transposed. There a =
+-kappa and b = kappa * alpha, for a removal key kappa of length 1 and a learning rate alpha per channel. Chunks are solved as for the
+delta rule, but each key channel has its own decay.
 
-Letters: `r` receptance, `g` the logarithm of the decay w, `k` and `v` keys and values, `a` and `b` what is removed and where it goes.
-Shapes: B batch, H heads, T time, K and V a head's key and value channels, S a chunk's length.
+Letters: `r` receptance, `g` log of the decay w, `k` and `v` keys and values, `a` and `b` as above. Shapes: B batch, H heads, T time, K
+and V a head's key and value channels, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 CHUNK = 32
-"""Tokens a chunk holds."""
+"""Tokens in a chunk."""
 LOWEST = -math.exp(-0.5)
-"""The fastest decay of a token, as a logarithm. The chunked form divides by decays over half a chunk: e^10 at this one."""
+"""Lowest log decay of a token. `wkv_chunked` divides by the decay over half a chunk: at most e^10."""
 WIDEST = 256
 """The widest keys and values of a head that flash-linear-attention's kernels take."""
 STEPS = 128
 SHIFTED = ("r", "w", "k", "v", "a", "g")
-"""What each sees of the token before: receptance, decay, key, value, in-context learning rate, gate."""
+"""Inputs with token shift: receptance, decay, key, value, learning rate, gate."""
 
 
 class LowRank(nn.Module):
-    """A projection (..., D) -> (..., D) through `scale` sqrt(D) channels, rounded to a multiple of 32, at least 32.
+    """A projection (..., D) -> (..., D) of rank `scale` sqrt(D), rounded to a multiple of 32, at least 32.
 
-    The first weights are zero, so it starts as its bias; the second are orthogonal, of length 0.1.
+    The first weights start at zero; the second are orthogonal with gain 0.1.
     """
 
     def __init__(
@@ -61,14 +61,12 @@ class LowRank(nn.Module):
 
 @MIXERS.register("rwkv7")
 class RWKV7(Mixer):
-    """Token shift, low-rank decay w, learning rate a and gate, the generalised delta rule (`wkv`), head norm, bonus and gate.
+    """RWKV-7 time mixing: token shift, low-rank gates, `wkv`, head norm and bonus.
 
-    With k the key and kappa = k * k_k, normalised in each head, k (1 + k_a (a - 1)) is written and what lies along kappa removed. w
-    is in (exp(-e^-0.5), 1) = (0.545, 1) and a in (0, 1), so the transition diag(w) - kappa^T (a * kappa) has eigenvalues between
-    -0.455 and 1: it is similar to the symmetric diag(w) - z^T z with z = sqrt(a) * kappa. Ranks and initial values are the authors'
-    (RWKV-LM, v7; `fla/layers/rwkv7.py`).
-
-    Unlike the paper's, it has no value residual, which would cross layers, and the MLP is the decoder's.
+    With kappa = k * k_k, normalised in each head, k (1 + k_a (a - 1)) is written and the content along kappa removed. w is in
+    (exp(-e^-0.5), 1) = (0.545, 1) and a in (0, 1), so the transition diag(w) - kappa^T (a * kappa) has eigenvalues between -0.455 and
+    1: it is similar to the symmetric diag(w) - z^T z with z = sqrt(a) * kappa. Ranks and initial values are the authors' (RWKV-LM, v7;
+    `fla/layers/rwkv7.py`). There is no value residual, which would cross layers, and the MLP is the decoder's.
     """
 
     uses = frozenset({"num_attention_heads"})
@@ -93,7 +91,6 @@ class RWKV7(Mixer):
 
     @torch.no_grad()
     def _begin(self, layer: int, layers: int) -> None:
-        """Set initial values that differ by channel and layer."""
         width = len(self.k_k)
         channel = torch.arange(width)
         position = channel / (width - 1)
@@ -136,25 +133,24 @@ class RWKV7(Mixer):
         return self.heads * self.head_dim**2, 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: removal, its addition, writing (2 each), a decay, an output (2)."""
+        """Count per number of the state: removal, its addition, writing (2 each), decay, output (2)."""
         return 9.0 * self.state_floats()[0], 0.0
 
     def _before(self, x: Tensor, cache: MixerCache | None) -> Tensor:
-        """Return the token before each, (B, T, D): zero before the first, or the cache's last."""
+        """Return each token's predecessor, (B, T, D): zero before the first, or the cache's last."""
         if cache is None:
             return F.pad(x, (0, 0, 1, -1))
         read = cache.update_conv_state(x.transpose(1, 2), self.layer, conv_kernel_size=1)
         return F.pad(read, (1, -1))[..., -x.shape[1] :].transpose(1, 2)
 
     def _heads(self, x: Tensor) -> Tensor:
-        """Reshape (B, T, D) to (B, H, T, K)."""
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
 
 
 def wkv_recurrent(
     r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the defining recurrence: r, g, k, a, b (B, H, T, K), v (B, H, T, V), state (B, H, K, V).
+    """Compute the recurrence: r, g, k, a, b (B, H, T, K), v (B, H, T, V), state (B, H, K, V).
 
     Returns outputs (B, H, T, V) and the final state.
     """
@@ -179,11 +175,11 @@ def wkv_chunked(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in parallel inside chunks; g from `LOWEST` to 0.
+    """Compute `wkv_recurrent` in parallel inside chunks; g is in [`LOWEST`, 0].
 
-    With c_t the decay from the chunk's start to t, what a removes, u_t = S_{t-1}^T a_t, satisfies
-    (I - tril(A B^T, -1)) u = tril(A K^T, -1) V + (a_t c_{t-1})^T S_0, where A has the rows a_t c_{t-1} and B, K those of b_s / c_s
-    and k_s / c_s. Decays count from the chunk's middle, so that no product or quotient leaves float32.
+    With c_t the decay from the chunk's start to t, the removed u_t = S_{t-1}^T a_t satisfies (I - tril(A B^T, -1)) u = tril(A K^T, -1)
+    V + (a_t c_{t-1})^T S_0, where A has rows a_t c_{t-1}, and B and K have rows b_s / c_s and k_s / c_s. Decays count from the chunk's
+    middle, to stay within float32.
     """
     steps = k.shape[2]
     # (B, H, chunks, S, K or V), padded: nothing decays, is removed or written.
@@ -222,9 +218,9 @@ def wkv_chunked(
 def wkv(
     r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Compute in the fastest form for these inputs, shapes as in `wkv_recurrent`.
+    """Compute `wkv_recurrent` by a kernel or in PyTorch.
 
-    Returns outputs and the final state in float32. Kernels compute in the precision of `v`, the reference in float32.
+    Returns outputs and the final state in float32. Kernels compute in the precision of `v`, PyTorch in float32.
     """
     fast = kernel("wkv", v.dtype, r, g, k, v, a, b, state)
     if fast is not None:
@@ -242,7 +238,7 @@ def _reference(
 def _chunk(
     function: Callable[..., Any], r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Any
 ) -> Any:
-    """Call the kernel: time before heads, all but the decay in v's precision."""
+    """Call the kernel, with time before heads, all but the decay in v's precision."""
     parts = [x.to(v.dtype).transpose(1, 2).contiguous() for x in (r, k, v, a, b)]
     decay = g.float().transpose(1, 2).contiguous()
     given = {"scale": 1.0, "initial_state": state, "output_final_state": True, "lower_bound": LOWEST}
@@ -255,7 +251,7 @@ def _fits(r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, stat
 
 
 def _example(draw: Draw, keys: int, values: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernel, removal keys normalised and in float32 as from the mixer."""
+    """Draw two chunks of the kernel, with removal keys as the mixer computes them."""
     removed = F.normalize(draw.normal(1, 2, STEPS, keys, dtype=torch.float32), dim=-1)
     g, rate = LOWEST * draw.uniform(1, 2, STEPS, keys), draw.uniform(1, 2, STEPS, keys)
     r, k = draw.normal(1, 2, STEPS, keys), draw.normal(1, 2, STEPS, keys)

@@ -18,7 +18,7 @@ Activation = Literal["silu"] | None
 
 
 class ShortConvolution(nn.Module):
-    """A depthwise convolution over the last `kernel` tokens, with SiLU unless `activation` is None; (B, T, C)."""
+    """A depthwise convolution (B, T, C) over the last `kernel` tokens, then `activation`."""
 
     def __init__(self, channels: int, layer: int, kernel: int = 4, activation: Activation = "silu") -> None:
         super().__init__()
@@ -39,7 +39,6 @@ class ShortConvolution(nn.Module):
         return _convolved(window, weight, bias, self.activation)
 
     def operations(self) -> list[Use]:
-        """List what kernels of other packages may compute."""
         return [Use("short_convolution", (self.conv1d.out_channels, self.kernel, int(self.activation is not None)))]
 
 
@@ -48,7 +47,7 @@ def _reference(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) 
 
 
 def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    """Convolve T tokens and those before them, (B, kernel - 1 + T, C)."""
+    """Convolve T tokens after `kernel - 1` earlier ones, (B, kernel - 1 + T, C)."""
     steps = window.shape[1] - weight.shape[1] + 1
     if window.device.type == "cpu":  # where a product for each of the few places is quicker
         mixed = bias
@@ -61,7 +60,7 @@ def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activat
 
 
 def _compiled(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    """Call causal-conv1d: its channels-last kernel needs counts and strides divisible by 8."""
+    """Call causal-conv1d, whose channels-last form needs counts and strides divisible by 8."""
     dtype, x = x.dtype, x.transpose(1, 2)
     if x.shape[1] % 8 or x.stride(0) % 8 or x.stride(2) % 8:
         x = x.contiguous()
@@ -79,7 +78,7 @@ def _any(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> boo
 
 
 def _example(draw: Draw, channels: int, kernel: int, activated: int) -> tuple[Any, ...]:
-    """Draw a part of a projection's columns, as the state-space mixers pass it."""
+    """Draw some columns of a wider projection, as the state-space mixers pass it."""
     x = draw.normal(1, 128, channels + 4)[..., :channels]
     weight, bias = draw.normal(channels, kernel), draw.normal(channels)
     return x, weight, bias, "silu" if activated else None

@@ -1,8 +1,8 @@
-"""The recurrences of state-space mixers, h_t = a_t h_{t-1} + step_t b_t u_t^T and y_t = c_t h_t.
+"""Scans of state-space mixers: h_t = a_t h_{t-1} + step_t b_t u_t^T, y_t = c_t h_t.
 
-The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters are the papers': `u` inputs,
-`step` step sizes (Delta), `a` rates A (negative), `b` and `c` input and output maps, `h` the state. Shapes: B batch, T time, D
-channels, H heads, P channels of a head, N the state's dimension, S a chunk's length.
+The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters: `u` inputs, `step` step sizes
+(Delta), `a` rates A (negative), `b` and `c` input and output maps, `h` the state. Shapes: B batch, T time, D channels, H heads, P
+channels of a head, N state dimension, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from remedy.models.mixers.base import in_chunks
 
 CHUNK = 64
 WIDEST = 256
-"""The largest state dimension that mamba-ssm's kernels take."""
+"""Largest state dimension of mamba-ssm's kernels."""
 ELEMENTS = 1 << 26
-"""Numbers of a state over all tokens that the elementwise scan holds at a time: 256 MiB, a few times over."""
+"""Numbers of a state over all tokens in one call of the elementwise scan: 256 MiB per tensor."""
 STEPS = 128
 SMALLEST = 1e-6
-"""A transition nearer to zero than this counts as this: its logarithm is taken."""
+"""Smallest size of a signed transition, whose logarithm is taken."""
 
 
 class _SelectiveScan(torch.autograd.Function):
-    """A scan token by token, all else in parallel.
+    """A scan token by token, with its own backward pass.
 
-    It has a backward pass of its own: automatic differentiation keeps six tensors a token, and takes twenty times as long on a CPU.
+    Automatic differentiation keeps six tensors per token, and is twenty times slower on a CPU.
     """
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, h: Tensor) -> Any:
-        """Scan u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N); return y and the last h."""
+        """Scan u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N).
+
+        Returns y and the last h.
+        """
         states = u.new_empty(u.shape[0], *h.shape)
         weighted, first = step * u, h
         for t in range(u.shape[0]):
@@ -74,9 +77,10 @@ class _SelectiveScan(torch.autograd.Function):
 def selective_scan(
     u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute Mamba's scan: u, step (B, T, D), a (D, N) or by row (B, 1, D, N), b, c (B, T, N), state (B, D, N).
+    """Compute Mamba's scan by a kernel or in PyTorch.
 
-    Returns y (B, T, D) and the last state, without a gradient where mamba-ssm's kernel computes it.
+    u, step (B, T, D), a (D, N) or (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state, which has no
+    gradient from mamba-ssm's kernel.
     """
     fast = kernel("selective_scan", u.dtype, u, step, a, b, c, signed, state)
     if fast is not None:
@@ -94,7 +98,7 @@ def selective_scan(
 def scan_by_token(
     u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in PyTorch, in the precision of the inputs."""
+    """Compute `selective_scan` in PyTorch, in the precision of the inputs."""
     by_time = [x.transpose(0, 1).contiguous() for x in (u, step, b, c)]
     state = u.new_zeros(u.shape[0], *a.shape[-2:]) if state is None else state
     y, last = _SelectiveScan.apply(by_time[0], by_time[1], _rates(a), by_time[2], by_time[3], signed, state)
@@ -102,7 +106,6 @@ def scan_by_token(
 
 
 def _rates(a: Tensor) -> Tensor:
-    """Return rates (D, N), or (B, D, N) from (B, 1, D, N)."""
     return a if a.ndim == 2 else a.squeeze(1)
 
 
@@ -116,10 +119,9 @@ def state_space_duality(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Compute Mamba-2's scan: u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P).
+    """Compute Mamba-2's scan by a kernel or in PyTorch.
 
-    Returns y (B, T, H, P) and the last state. Inside a chunk y = ((c b^T) * D) (step u) with D_ts the product of the transitions from
-    s + 1 to t (Dao & Gu, 2024, section 6): the exponential of summed logarithms, times a product of signs.
+    u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P). Returns y (B, T, H, P) and the last state.
     """
     fast = kernel("state_space_duality", u.dtype, u, step, a, b, c, signed, state)
     if fast is not None:
@@ -147,7 +149,10 @@ def chunked_duality(
     state: Tensor | None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in PyTorch, in the precision of the inputs."""
+    """Compute `state_space_duality` in PyTorch, in the precision of the inputs.
+
+    Inside a chunk y = ((c b^T) * D) (step u), where D_ts is the product of the transitions from s + 1 to t (Dao & Gu, 2024, section 6).
+    """
     steps = u.shape[1]
     g, sign = log_transition(step * a, signed)
     q, k, v = c[:, :, None], b[:, :, None], step[..., None] * u
@@ -178,7 +183,7 @@ def chunked_duality(
 
 
 def _mamba(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, *_: Any) -> Any:
-    """Call mamba-ssm in float32: it uses no tensor cores, so this loses none."""
+    """Call mamba-ssm in float32, which costs no speed: it uses no tensor cores."""
     first, second, third, fourth = (x.float().transpose(1, 2).contiguous() for x in (u, step, b, c))
     y, last = function(first, second, a.contiguous(), third, fourth, return_last_state=True)
     return y.transpose(1, 2), last
@@ -189,7 +194,7 @@ def _elementwise(
 ) -> tuple[Tensor, Tensor]:
     """Scan every number of the state on its own, h_t = a_t h_{t-1} + x_t.
 
-    The kernel keeps several tensors as large as the state over all tokens: channels go in groups, whose backward pass recomputes them.
+    The kernel needs memory for the state of all tokens, so channels go in groups, recomputed in the backward pass.
     """
     u, step, b, c = (x.float() for x in (u, step, b, c))
     channels = max(1, min(u.shape[-1], ELEMENTS // (u.shape[0] * u.shape[1] * a.shape[-1])))
@@ -218,7 +223,7 @@ def _duality(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b
 def _simple_attention(
     function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
 ) -> tuple[Tensor, Tensor]:
-    """Compute linear attention with one decay a head: c queries, b keys (expanded to heads), step times u values."""
+    """Compute linear attention with one decay per head: queries c, keys b, values step times u."""
     exponent, sign = log_transition(step * a, signed)
     values, signs = step[..., None] * u, None
     if sign is not None:
@@ -235,12 +240,11 @@ def _whole(u: Tensor, *rest: Any) -> bool:
 
 
 def _published(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
-    """Say if mamba-ssm can compute this: positive transitions, the same rates for all rows, no state."""
     return u.shape[1] > 1 and a.ndim <= 2 and not signed and state is None and b.shape[-1] <= WIDEST
 
 
 def _scan_example(draw: Draw, channels: int, size: int, signed: int) -> tuple[Any, ...]:
-    """Draw the mixer's initial rates 1 to N, and steps about 0.1, some so large that signed transitions are negative."""
+    """Draw the mixer's initial rates, and steps of which some make signed transitions negative."""
     step = F.softplus(2 * draw.normal(1, STEPS, channels, dtype=torch.float32) - 2)
     rates = -torch.arange(1.0, size + 1, device=draw.device, dtype=torch.float32).repeat(channels, 1)
     b, c = draw.normal(1, STEPS, size), draw.normal(1, STEPS, size)

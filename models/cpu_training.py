@@ -1,6 +1,6 @@
 """Faster training of pretrained models in bfloat16 on a CPU.
 
-A step spends most of its time beside matrix products. Each part here computes what the library's own does, up to rounding.
+Most of a step's time is not in matrix products. Each layer here computes the same as the library's, up to rounding.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 from remedy.models.protocol import CausalLM
 
 ATTENTION = "remedy_cpu"
-"""The attention's name among those of Transformers."""
+"""Name of this attention in Transformers."""
 QUERIES = 256
-"""Queries of a row that are multiplied with the keys they see, at once."""
+"""Queries in a block."""
 Block = tuple[slice, slice, Tensor, Tensor]
 BLOCKS: Any = WeakIdKeyDictionary()
-"""The blocks of each mask that is in use."""
+"""Blocks of each mask in use."""
 
 
 def precision_advice(precision: str) -> str | None:
-    """Say which precision multiplies matrices faster on this processor, if it is another one."""
+    """Advise the precision with faster matrix products on this processor, unless it is set."""
     able = torch.cpu.get_capabilities()
     if precision == "fp32" and able.get("amx_tile"):
         return "matrix products in bf16 are about 7 times as fast on this processor: train.precision=bf16"
@@ -42,7 +42,7 @@ def precision_advice(precision: str) -> str | None:
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep what it frees, where the C library is glibc: fresh pages of activations take a third of a step."""
+    """Let glibc keep freed memory: new pages for activations take a third of a step."""
     if platform.libc_ver()[0] != "glibc":
         return
     library = ctypes.CDLL(None)
@@ -51,7 +51,7 @@ def keep_freed_memory() -> None:
 
 
 def use_fast_layers(model: CausalLM) -> None:
-    """Let a model learn by this module's layers in the place of the library's that they equal."""
+    """Replace a model's layers by equal ones of this module."""
     whole: Any = model
     if hasattr(whole, "peft_config"):
         from peft.tuners.lora import Linear
@@ -80,7 +80,7 @@ def attention(
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as Transformers' `sdpa` does; in bfloat16, where something is learnt, with another backward pass."""
+    """Attend as Transformers' `sdpa`, in bfloat16 training with a faster backward pass."""
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if torch.is_autocast_enabled("cpu"):
         query, key, value = (part.to(torch.get_autocast_dtype("cpu")) for part in (query, key, value))
@@ -101,8 +101,10 @@ def _causal(tokens: int) -> Tensor:
 
 
 def _blocks(mask: Tensor, tokens: int) -> list[Block]:
-    """Divide a mask (B or 1, 1, T, T) into blocks of queries: their place, that of all keys they see, the mask there, what is added
-    to scores for it."""
+    """Divide a mask (B or 1, 1, T, T) into blocks of queries.
+
+    A block has its queries, the range of all keys that they see, the mask, and the mask as an addend to scores.
+    """
     if mask not in BLOCKS:
         mask_of_all, found = mask.expand(*mask.shape[:-2], tokens, tokens), []
         for start in range(0, tokens, QUERIES):
@@ -122,9 +124,9 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 class _Attention(torch.autograd.Function):
-    """PyTorch's attention forward, and backward matrix products, by blocks of queries, whose probabilities are computed again.
+    """PyTorch's attention, with a backward pass by blocks that recomputes probabilities.
 
-    Query (B, H, T, D), key and value (B, K, T, D) with K a divisor of H; answers (B, T, H, D).
+    Query (B, H, T, D), key and value (B, K, T, D) with K a divisor of H; returns (B, T, H, D).
     """
 
     @staticmethod
@@ -164,7 +166,7 @@ class _Attention(torch.autograd.Function):
 def _attended(
     module: Any, slow: Any, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, **kwargs: Any
 ) -> Any:
-    """A layer of attention whose queries and keys are rotated in one pass; the library's own where states are kept."""
+    """Apply a layer of attention with faster rotation; the library's own with a cache."""
     shape = *hidden_states.shape[:-1], -1, module.head_dim
     if not torch.is_grad_enabled() or kwargs.get("past_key_values") is not None:
         return slow(hidden_states, position_embeddings, attention_mask, **kwargs)
@@ -179,7 +181,7 @@ def _attended(
 
 
 class _Rotated(torch.autograd.Function):
-    """Queries or keys (B, T, H, D) turned by the angles of their places, as (cos, sin) (B, T, 1, D), whose halves are alike."""
+    """Rotary embedding of x (B, T, H, D) by cos and sin (B, T, 1, D), whose halves are equal."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -201,7 +203,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _normed(module: Any, slow: Any, x: Tensor) -> Tensor:
-    """Divide by the root of the mean square; under autocast at once in the precision of the matrix products that follow."""
+    """Apply RMSNorm; under autocast, return the precision of the next matrix product."""
     cast = torch.is_autocast_enabled("cpu")
     dtype = torch.get_autocast_dtype("cpu") if cast else x.dtype
     if dtype is not torch.bfloat16 or not torch.is_grad_enabled():
@@ -232,7 +234,7 @@ class _Normed(torch.autograd.Function):
 
 
 def _is_plain(module: Any) -> bool:
-    """Say if a layer of PEFT's adds one LoRA without dropout, bias or variant to a linear layer."""
+    """Say if a PEFT layer is a linear layer with one LoRA, without dropout, bias or variant."""
     if len(module.lora_A) != 1 or module.lora_variant or type(module.base_layer) is not nn.Linear:
         return False
     name = next(iter(module.lora_A))
@@ -240,7 +242,7 @@ def _is_plain(module: Any) -> bool:
 
 
 def _adapted(module: Any, slow: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A layer with its adapter; by PEFT's own forward pass where the adapter is switched off, merged or in another precision."""
+    """Apply a linear layer with LoRA; PEFT's own unless the adapter is active and unmerged."""
     name = next(iter(module.lora_A))
     low, high = module.lora_A[name].weight, module.lora_B[name].weight
     plain = not (args or kwargs or module.disable_adapters or module.merged) and module.active_adapters == [name]
@@ -251,7 +253,7 @@ def _adapted(module: Any, slow: Any, x: Tensor, *args: Any, **kwargs: Any) -> Te
 
 
 class _Adapted(torch.autograd.Function):
-    """A frozen linear layer plus LoRA, `x W' + b + scale (x A') B'`, whose sums are made within matrix products."""
+    """A frozen linear layer plus LoRA, `x W' + b + scale (x A') B'`, with sums fused into products."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Any, low: Tensor, high: Tensor, scale: float) -> Tensor:

@@ -1,9 +1,9 @@
-"""Fast GPU kernels of other packages, where they work; the PyTorch forms in `mixers` are the reference and run everywhere.
+"""GPU kernels of other packages; the PyTorch forms in `mixers` are the reference.
 
-Parameters are the mixers' own, so a checkpoint trained with kernels evaluates without. Before anything is compiled, a kernel is tried
-on a small input of the mixer's widths: outputs, last state and gradients must be the reference's in float64. Packages import on
-machines on which they cannot run, and compilers have made kernels whose gradients were wrong. A trial has a process of its own: a
-kernel that reads outside its tensors ends it, or makes every later call of CUDA in it fail.
+Kernels use the mixers' own parameters, so checkpoints do not depend on them. Before anything is compiled, each kernel is tried on a
+small input of the mixer's widths: outputs, last state and gradients must be close to the reference's in float64. Some packages can be
+imported where they cannot run, and some compilers have made wrong gradients. Each trial runs in its own process, since a faulty kernel
+can end it or break CUDA in it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from remedy.processes import end_with_parent, own_command
 
 
 class Kernel(NamedTuple):
-    """A kernel of an operation. `path`: its module and name; `call`: given it and the operation's inputs, returns the outputs; `takes`:
-    says if it takes inputs of these shapes (their widths are tried)."""
+    """A kernel of an operation.
+
+    `path`: its module and name; `call`: maps it and the operation's inputs to outputs; `takes`: whether it takes inputs of these
+    shapes.
+    """
 
     path: str
     call: Callable[..., Any]
@@ -39,8 +42,10 @@ class Kernel(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """Operation of a mixer: in PyTorch, and by kernels, of which the first that works and takes the inputs computes it. `widths`: what
-    kernels are compiled for, of the inputs; `example`: a small input, given a `Draw` and widths."""
+    """An operation of a mixer: its PyTorch form, and kernels in order of preference.
+
+    `widths`: the widths of the inputs, for which kernels are compiled; `example`: makes a small input from a `Draw` and widths.
+    """
 
     reference: Callable[..., Any]
     widths: Callable[..., tuple[int, ...]]
@@ -49,50 +54,49 @@ class Operation(NamedTuple):
 
 
 class Use(NamedTuple):
-    """An operation of a mixer."""
+    """An operation of a mixer, with the widths of its inputs."""
 
     operation: str
     widths: tuple[int, ...]
 
 
 class Tried(NamedTuple):
-    """Result of trying an operation's kernels: those that agree, and why the others are not used."""
+    """Kernels of an operation that agree with the reference, and why others are refused."""
 
     found: tuple[tuple[Kernel, Callable[..., Any]], ...]
     refused: tuple[str, ...]
 
 
 class Draw:
-    """Random numbers of an example: the same everywhere, whatever defaults are set."""
+    """Random numbers of an example, the same on every device."""
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device, self.dtype = device, dtype
         self.generator = torch.Generator(device="cpu").manual_seed(0)
 
     def normal(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Draw numbers of mean 0 and variance 1, in the precision that is tried where none is given."""
         drawn = torch.randn(shape, generator=self.generator, device="cpu", dtype=torch.float32)
         return drawn.to(self.device, dtype or self.dtype)
 
     def uniform(self, *shape: int) -> Tensor:
-        """In [0, 1), in float32."""
+        """Draw numbers from [0, 1), in float32."""
         return torch.rand(shape, generator=self.generator, device="cpu", dtype=torch.float32).to(self.device)
 
 
 PATIENCE = 900.0
-"""Seconds that a kernel may take to be compiled, tuned and run."""
+"""Seconds in which a kernel must be compiled, tuned and run."""
 LIMITS = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.03}
-"""How far a kernel may be from the reference, ||a - b|| / ||b||, by what it computes in. A product in TF32 is 3e-4 off."""
+"""Greatest distance from the reference, ||a - b|| / ||b||, by precision. A product in TF32 is 3e-4 off."""
 OPERATIONS: dict[str, Operation] = {}
-"""Operations by name; the modules with the references fill it."""
+"""Operations by name, registered by the modules of their references."""
 TRIED: dict[tuple[str, str, torch.dtype, tuple[int, ...]], Tried] = {}
-"""What was tried, by operation, kind of device, precision and widths: all that a forward pass looks at."""
+"""Results by operation, kind of device, precision and widths."""
 
 
 def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., Any] | None:
-    """A kernel for these inputs, to be called with them; None for the reference: on a CPU, where none takes them or none was tried.
+    """Return a kernel for these inputs, or None for the reference.
 
-    `dtype`: the precision to compute in, which is that of the mixer's projections.
+    `dtype`: precision of the mixer's projections.
     """
     if not TRIED:
         return None
@@ -111,7 +115,7 @@ def runs(candidate: Kernel) -> Callable[..., Any]:
 
 
 def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
-    """Find the kernels of operations, each once in a process; call it on every process before a model is compiled."""
+    """Try the kernels of operations, once per process; call it before a model is compiled."""
     if device.type == "cuda" and device.index is None:  # `cuda` alone is another one in another process
         device = torch.device("cuda", torch.cuda.current_device())
     new = {key: use for use in uses if (key := (use.operation, device.type, dtype, use.widths)) not in TRIED}
@@ -125,7 +129,7 @@ def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -
 
 
 def apart(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Say why a kernel is not to be used, tried in a process of its own; None where it computes what the reference does."""
+    """Try a kernel in its own process; say why it is refused, or return None."""
     if find_spec(package := candidate.path.split(".")[0]) is None:
         return f"{package} is not installed"
     program = (
@@ -145,7 +149,7 @@ def apart(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype)
 
 
 def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Say why a kernel is not to be used, tried in this process; None where it computes what the reference does."""
+    """Try a kernel in this process; say why it is refused, or return None."""
     operation, module = OPERATIONS[use.operation], candidate.module
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
         inputs = operation.example(Draw(device, dtype), *use.widths)
@@ -163,7 +167,7 @@ def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtyp
 
 
 def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtype | None) -> list[Tensor]:
-    """Outputs, and the gradients of a weighted sum of the first with respect to every tensor among the inputs."""
+    """Return outputs, and gradients of a weighted sum of the first output by all input tensors."""
     given = [
         x.detach().to(dtype or x.dtype).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x
         for x in inputs
@@ -178,13 +182,13 @@ def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtyp
 
 
 def _distance(actual: Tensor, expected: Tensor) -> float:
-    """||a - b|| / ||b||; nan or infinity where a kernel returned that, which is no distance below any limit."""
+    """Return ||a - b|| / ||b||; infinity or NaN fails every limit."""
     distance = (actual.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-12)
     return float(distance.nan_to_num(float("inf")))
 
 
 def main() -> None:
-    """Try one kernel and write why it is refused, or null, as the last line. A kernel may end this process or spoil its CUDA."""
+    """Try one kernel, and print as last line why it is refused, or null."""
     operation, widths, path, device, dtype, parent = json.loads(sys.argv[1])
     end_with_parent(parent, lambda: os._exit(1))
     if device != "cpu":

@@ -1,9 +1,9 @@
-"""Places of a batch's tokens: checks of padding and positions, packed examples laid apart, and randomised positions.
+"""Positions of a batch's tokens: checks, packed examples, and randomised positions.
 
-Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", ACL 2023: a row of n tokens gets an
-ordered random subset of n positions of a far longer range. Their tests draw a subset of the test's length, which a model that writes
-token by token must not know. So here a row takes the first n of a subset of m, with m log-uniform from n to `capacity`: m = n is the
-paper's draw, m = `capacity` the even distances of evaluation. (A 2-layer Transformer trained on swaps, every state revealed, was
+Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", ACL 2023: a row of n tokens gets an ordered
+random subset of n positions of a far longer range. Their evaluation draws as many positions as the text has tokens, a number that a
+model writing token by token must not know. Here a row takes the first n of a subset of m, with m log-uniform from n to `capacity`: m =
+n is the paper's draw, m = `capacity` the even spacing of evaluation. (A 2-layer Transformer trained on swaps, every state revealed, was
 right on 15 % of texts of its trained length with m = n alone, one seed, and on 97 % with this.)
 """
 
@@ -26,13 +26,12 @@ _GOLDEN, _M1, _M2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF584
 
 
 def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | None = None) -> Tensor:
-    """Draw positions (B, T) for rows of tokens: the first of an ordered random subset of 0..length-1 each.
+    """Draw positions (B, T): for each row, the first of an ordered random subset of 0..length-1.
 
-    The row's tokens decide, so the draw is the same in any process, batch and recomputation. Padding (`mask` 0) is placed past the
-    range.
+    The draw is a function of the row's tokens, so the same in every process and batch. Padding (`mask` 0) gets position `length`.
 
     Raises:
-        UserError: the rows are longer than the range.
+        UserError: rows are longer than the range.
     """
     width = tokens.shape[1]
     if width > length:
@@ -51,7 +50,7 @@ def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | N
 
 
 def _mix(z: Tensor) -> Tensor:
-    """Apply SplitMix64's finaliser, as `remedy/rng.py`, to signed 64-bit integers."""
+    """Apply SplitMix64's finaliser, as in `remedy/rng.py`, to signed 64-bit integers."""
     z = (z ^ _shift(z, 30)) * _M1
     z = (z ^ _shift(z, 27)) * _M2
     return z ^ _shift(z, 31)
@@ -62,12 +61,12 @@ def _shift(z: Tensor, by: int) -> Tensor:
 
 
 def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache: MixerCache | None) -> None:
-    """Check padding and positions beside tokens `x` (B, T, ...) against what a decoder does.
+    """Refuse masks and positions that a decoder does not support, for tokens `x` (B, T, ...).
 
-    `mask` (B, P + T) includes the cache's P places. Padding must follow a row's tokens or, with a cache of joined rows, precede them.
+    `mask` (B, P + T) includes the cache's P tokens. Padding must follow a row's tokens or, with a cache of joined rows, precede them.
 
     Raises:
-        ValueError: the mask or the positions differ.
+        ValueError: the mask or the positions are others.
     """
     if is_tracing(x):  # there are no values to look at
         return
@@ -96,10 +95,10 @@ def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache
 
 
 def has_borders(positions: Tensor) -> bool:
-    """Say if rows hold several examples, by each token's place in its own (B, T).
+    """Say if rows hold several examples, by positions (B, T) in each.
 
     Raises:
-        ValueError: places do not begin with 0 and count up from every 0.
+        ValueError: positions do not count up from 0 in each example.
     """
     again = positions[:, 1:] == 0
     counted = again | (positions[:, 1:] == positions[:, :-1] + 1)
@@ -116,25 +115,25 @@ ALIKE = 2 / 3
 
 
 class Group(NamedTuple):
-    """Examples of similar lengths laid apart: (N, L), one in each row, zeros behind its end."""
+    """Examples of similar lengths, one per row, padded with zeros to (N, L)."""
 
     real: Tensor
-    """Which places are tokens, (N, L)."""
+    """Mask of tokens, (N, L)."""
     slots: Tensor
-    """Where these are, of N L places."""
+    """Indices of these tokens in N L."""
     tokens: Tensor
-    """Where they are in the packed rows, of B T places."""
+    """Indices of these tokens in the packed rows' B T."""
 
     def apart(self, flat: Tensor) -> Tensor:
-        """Take the group's part of all tokens (B T, ...), as (N, L, ...)."""
+        """Select the group's tokens from all (B T, ...), as (N, L, ...)."""
         laid = flat.new_zeros(self.real.numel(), *flat.shape[1:])
         return cast(Tensor, laid.index_copy(0, self.slots, flat[self.tokens]).unflatten(0, self.real.shape))
 
 
 class Packing:
-    """The examples of packed rows (B, T), from each token's place in its own.
+    """The examples of packed rows, by positions (B, T) in each.
 
-    What mixes tokens sees examples apart, grouped by similar length: neither it nor a kernel needs to know of borders.
+    Mixers see examples separately, grouped by length, and need not know their borders.
     """
 
     def __init__(self, position_ids: Tensor) -> None:
@@ -152,12 +151,12 @@ class Packing:
         self.back = torch.cat([group.tokens for group in self.groups]).argsort()
 
     def apart(self, x: Tensor) -> list[Tensor]:
-        """Lay packed rows (B, T, ...) apart as groups of examples, each (N, L, ...)."""
+        """Split packed rows (B, T, ...) into groups of examples, each (N, L, ...)."""
         flat = x.flatten(0, 1)
         return [group.apart(flat) for group in self.groups]
 
     def together(self, groups: Sequence[Tensor]) -> Tensor:
-        """Invert `apart`; what is behind an example's end is dropped."""
+        """Invert `apart`, without the padding."""
         flat = torch.cat([y.flatten(0, 1)[group.slots] for y, group in zip(groups, self.groups, strict=True)])
         return cast(Tensor, flat[self.back].unflatten(0, self.shape))
 
@@ -167,7 +166,7 @@ class Packing:
 
 
 def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield where groups begin and end, given falling lengths."""
+    """Yield the bounds of groups, given descending lengths."""
     first = 0
     for number, length in enumerate(lengths):
         if length < ALIKE * lengths[first]:
@@ -177,13 +176,12 @@ def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
-    """Try on two small examples if a Transformers model in evaluation mode keeps those of a row apart.
+    """Test if a Transformers model in evaluation mode keeps a row's examples independent.
 
-    Most architectures mask attention where `position_ids` restart (`masking_utils.find_packed_sequence_indices`); nothing in a model
-    tells.
+    Most architectures mask attention where `position_ids` restart (`masking_utils.find_packed_sequence_indices`), but none says so.
 
     Raises:
-        UserError: one example changes what is read of the next.
+        UserError: one example changes the logits of the next.
     """
     inside: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, and have no or another configuration
     size = inside.config.get_text_config().vocab_size  # adapters may stand in for the table of embeddings

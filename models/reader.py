@@ -1,6 +1,7 @@
-"""Reading of sequences with any causal language model: whole, by one token a row, or by chunks of guesses.
+"""Reading of sequences with any causal language model, with a cache or in full.
 
-The cache's layers tell if it can be cut back or copied, else sequences are read whole; a measurement checks the parallel pass.
+The layers of its cache say if it can be cropped or copied; otherwise sequences are read in full. The result is compared with a parallel
+pass.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ log = logging.getLogger(__name__)
 
 PROBE_LENGTHS = (37, 23, 23)
 PROBE = 12
-"""Last tokens of a random sequence, read by chunks and compared with the parallel pass."""
+"""Last tokens of a random sequence, read in chunks and compared with the parallel pass."""
 OVERHEAD = {"cpu": (12.0, 3e6), "cuda": (250.0, 2e10)}
-"""Tokens that are computed while weights are fetched, and, over the weights of a layer, while its modules are called.
+"""Fixed time of a call in tokens: for fetching weights, and, times layers over weights, for calling modules.
 
-One core: measured, from 60 for layers of 60,000 weights to 15 for SmolLM2-135M. A GPU does some 300 operations for every byte that it
-fetches (H100 in bf16: 989 TFLOPS, 3.35 TB/s), and a weight has two bytes and takes two operations a token.
+One core: measured, from 60 for layers of 60,000 weights to 15 for SmolLM2-135M. A GPU computes some 300 operations per byte fetched
+(H100 in bf16: 989 TFLOPS, 3.35 TB/s); a weight has two bytes and needs two operations per token.
 """
 LOGITS = 2**28
-"""Logits that one call may give: 1 GB in float32."""
+"""Most logits of one call: 1 GB in float32."""
 RUNS_NOT = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
-"""What a model's code raises where it cannot do what is asked of it."""
+"""Errors of a model's code where it does not support a call."""
 
 
 class Departure(NamedTuple):
     """Distance of step-by-step predictions from the model's parallel pass.
 
-    `logprob`: the greatest difference of a token's log-probability. `relative`: that of a prediction's logits, root mean square in
-    their standard deviations; the greatest of any single logit would mostly measure rounding.
+    `logprob`: greatest difference of a log-probability; `relative`: greatest root-mean-square difference of a prediction's logits, in
+    their standard deviations.
     """
 
     logprob: float = 0.0
@@ -49,7 +50,7 @@ class Departure(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A model's kind of cache, its departure from the parallel pass, and a row's cache if one is kept."""
+    """A model's kind of cache, its departure from the parallel pass, and a row's cache."""
 
     kind: Kind
     departure: Departure = Departure()
@@ -60,7 +61,7 @@ class Measured(NamedTuple):
 class ModelReader:
     """Reader of a batch of sequences; a row's logits depend on that row alone.
 
-    The model is measured when first needed.
+    The model is measured at first use.
 
     Raises:
         UserError: from any method: the model is not causal, or cannot be run.
@@ -77,7 +78,7 @@ class ModelReader:
 
     @property
     def limit(self) -> int | None:
-        """Return the most tokens of a sequence that it can read, or None."""
+        """Return the length of the model's table of positions, or None."""
         return self.context.tokens if self.context is not None and self.context.hard else None
 
     @property
@@ -94,9 +95,9 @@ class ModelReader:
 
     @property
     def overhead(self) -> float:
-        """Estimate how many tokens could be read in the fixed time of a call.
+        """Estimate the fixed time of a call, in tokens.
 
-        Nothing is timed, so that evaluations make the same calls. Unlisted accelerators count as CUDA.
+        It is not measured, so that evaluations make the same calls. Unlisted accelerators count as CUDA.
         """
         fetched, called = OVERHEAD.get(self._device.type, OVERHEAD["cuda"])
         layers = getattr(self.model.config, "num_hidden_layers", None) or 1
@@ -104,7 +105,7 @@ class ModelReader:
 
     @property
     def footprint(self) -> Footprint:
-        """Return the memory of a row's cache; none where no cache is kept."""
+        """Return the memory of a row's cache; zero without one."""
         return self._measured.footprint
 
     def available(self) -> float:
@@ -113,11 +114,10 @@ class ModelReader:
         return float("inf") if cache is None else available_bytes(cache)
 
     def chunks(self) -> ChunkReader:
-        """Return a reader of several tokens at once."""
         return ChunkReader(self.cached, self.kind, self.limit)
 
     def report(self) -> dict[str, Any]:
-        """Report precision, cache, departure, footprint and context limit, to be kept beside results."""
+        """Return precision, cache, departure, footprint and context limit, for records."""
         return {
             "precision": str(self._dtype).removeprefix("torch."),
             "cache": str(self.kind),
@@ -128,7 +128,7 @@ class ModelReader:
 
     @torch.no_grad()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Start anew with prompts of any lengths; return logits (B, V) after each."""
+        """Start with new prompts of any lengths; return logits (B, V) after each."""
         self._sequences = [list(prompt) for prompt in prompts]
         self._chunks = self.chunks() if self.kind is not Kind.PLAIN else None
         if self._chunks is None:
@@ -137,7 +137,7 @@ class ModelReader:
 
     @torch.no_grad()
     def step(self, tokens: Sequence[int | None]) -> Tensor:
-        """Read one more token of each row, None for a finished one; return logits (B, V), meaningless there."""
+        """Read one more token per row, or None for a finished row; return logits (B, V), zero there."""
         reading = {row: token for row, token in enumerate(tokens) if token is not None}
         for row, token in reading.items():
             self._sequences[row].append(token)
@@ -158,7 +158,7 @@ class ModelReader:
 
     @torch.no_grad()
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-        """Yield each sequence's logits (T, V) after every token, from one pass; the prefilled state stays."""
+        """Yield each sequence's logits (T, V), from one pass; the prefilled state stays."""
         for batch in self._fitting(sequences):
             for row, sequence in zip(self._whole(batch), batch):
                 yield row[: len(sequence)]
@@ -170,14 +170,14 @@ class ModelReader:
 
     @property
     def _dtype(self) -> torch.dtype:
-        """Return the precision of computation, which weights in 4 bits do not show."""
+        """Return the precision of computation, which 4-bit weights do not show."""
         dtype: torch.dtype = self.model.get_input_embeddings().weight.dtype
         return dtype
 
     @functools.cached_property
     @torch.no_grad()
     def _measured(self) -> Measured:
-        """Measure on random tokens how this model is read, and its departure from the parallel pass."""
+        """Measure on random tokens how this model is read, and its departure."""
         lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
         generator = torch.Generator().manual_seed(0)
         sequences = [torch.randint(self.vocabulary, (n,), generator=generator).tolist() for n in lengths]
@@ -209,7 +209,7 @@ class ModelReader:
         return Measured(Kind.PLAIN, plain_departure)
 
     def _in_chunks(self, kind: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
-        """Read sequences of more than `PROBE` tokens with some wrong guesses; return each one's last logits (PROBE, V)."""
+        """Read sequences with some wrong guesses; return the last logits (PROBE, V) of each."""
         chunks, rows = ChunkReader(self.cached, kind, self.limit), range(len(sequences))
         for row in rows:
             _begun(chunks, row, sequences[row][:-PROBE])
@@ -226,7 +226,7 @@ class ModelReader:
         return torch.tensor([list(sequence) for sequence in sequences], device=self._device)
 
     def _fitting(self, sequences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-        """Yield the sequences in order, as many at a time as have room for their logits."""
+        """Yield the sequences in batches whose logits fit `LOGITS`."""
         batch: list[Sequence[int]] = []
         for sequence in sequences:
             width = max(map(len, [*batch, sequence]))
@@ -238,7 +238,7 @@ class ModelReader:
             yield batch
 
     def _whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (B, T, V) of one pass; padding is on the right, unseen by tokens of a causal model."""
+        """Return logits (B, T, V) of one pass, padded on the right."""
         width = max(map(len, sequences))
         # Padded with tokens of its own, for which no model looks into its configuration, nor warns.
         return self.cached.parallel(
@@ -259,7 +259,7 @@ def _begun(chunks: ChunkReader, row: int, prompt: list[int]) -> Tensor:
 
 
 def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor]) -> Departure:
-    """Return the distance of sequences' logits (T, V) from the true ones."""
+    """Return the distance of sequences' logits (T, V) from the expected ones."""
     logprobs, relatives = [], []
     for logits, expected in ((logits.float(), expected.float()) for logits, expected in zip(found, true)):
         logprobs.append((logits.log_softmax(-1) - expected.log_softmax(-1)).abs().max())

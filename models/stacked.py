@@ -1,12 +1,12 @@
-"""Members (seeds) of one decoder as a batch dimension: one model that trains them all, each as if alone.
+"""Several seeds (members) of one decoder as a batch dimension of one model.
 
-Small models are bound by the launches of a step, not by its arithmetic. Parameters are (M, ...), activations have M B rows, the first
-member's first. Modules with parameters multiply by members; all between them works row by row, unchanged. A mixer sees its own
-parameters by row, (M B, 1, ...).
+Training small models takes as long as launching their kernels, not as their arithmetic. Parameters are (M, ...), activations have M B
+rows, the first member's first. Modules with parameters multiply by member; all else works on rows. A mixer sees its own parameters per
+row, (M B, 1, ...).
 
 Members differ from single models by rounding, which training amplifies: after 30 steps losses were within 1e-6 with attention, GRU,
-LSTM, Mamba, Mamba-2 and PaTH, 1e-4 with DeltaNet, 1e-3 with Gated DeltaNet and 0.05 with RWKV-7, as far as when initial weights
-change by one part in ten million. A NaN of one member stays its own.
+LSTM, Mamba, Mamba-2 and PaTH, 1e-4 with DeltaNet, 1e-3 with Gated DeltaNet and 0.05 with RWKV-7, as when initial weights change by one
+part in ten million. A NaN does not spread to other members.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _ShortConvolution(ShortConvolution):
 
 
 class _Steps(nn.RNNBase):
-    """A recurrence token by token from a zero state; PyTorch's have no form with weights by row."""
+    """A recurrence token by token from a zero state; PyTorch has none with weights per member."""
 
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
@@ -75,10 +75,10 @@ class _Steps(nn.RNNBase):
     bias_hh_l0: Tensor
 
     def flatten_parameters(self) -> None:
-        """Do nothing: cuDNN's layout is of one member's weights."""
+        """Do nothing: cuDNN's layout is for one member's weights."""
 
     def _given(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        """Compute the input's part of the gates, with a bias (M, gates): T of (M, B, gates)."""
+        """Compute the input's part of the gates, with a bias (M, gates): T tensors (M, B, gates)."""
         members = len(bias)
         given = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
         return given.view(members, -1, x.shape[1], given.shape[-1]).unbind(2)
@@ -127,16 +127,16 @@ KINDS: dict[type[nn.Module], type[nn.Module]] = {
     nn.LSTM: _LSTM,
     ShortConvolution: _ShortConvolution,
 }
-"""Modules with parameters, and what computes the same with parameters (M, ...)."""
+"""Modules with parameters, and those that compute the same with parameters (M, ...)."""
 
 
 def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
-    """Stack decoders of one configuration into one, with the same parameter names and shapes (M, ...).
+    """Stack decoders of one configuration into one, whose parameters are (M, ...).
 
-    It reads ids (M B, T), the first member's rows first, without cache and packing. The members are not changed.
+    It reads ids (M B, T), the first member's rows first, without cache and packing.
 
     Raises:
-        UserError: a module cannot be stacked; the message names it.
+        UserError: a module cannot be stacked.
     """
     stacked = copy.deepcopy(models[0])
     parameters = [dict(model.named_parameters()) for model in models]
@@ -174,7 +174,7 @@ def losses(
     smoothing: float = 0.0,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Sum the losses of each member's supervised tokens, and count these, both by their weights; (M,) each.
+    """Sum the losses of each member's supervised tokens, and count these, both weighted; (M,) each.
 
     Ids, labels, mask and weights are (M B, T).
     """
@@ -195,13 +195,12 @@ def losses(
 
 
 def members_of(model: DecoderForCausalLM) -> int:
-    """Count the members of a stacked model."""
     return int(model.norm.weight.shape[0])
 
 
 @torch.no_grad()
 def clip_by_member(parameters: Iterable[nn.Parameter], most: float) -> Tensor:
-    """Clip each member's gradient norm to `most`, as `clip_grad_norm_`, and return the norms before, (M,)."""
+    """Clip each member's gradient norm to `most`, and return the norms before, (M,)."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     norms: Tensor = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
     scales = (most / (norms + 1e-6)).clamp(max=1.0)
@@ -210,7 +209,7 @@ def clip_by_member(parameters: Iterable[nn.Parameter], most: float) -> Tensor:
 
 
 def _scaled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Scale x (M B, ..., C) by weights (M, C), and add biases."""
+    """Multiply x (M B, ..., C) by weights (M, C), and add biases."""
     by_member = x.unflatten(0, (len(weight), -1))
     shape = (len(weight), *[1] * (by_member.ndim - 2), -1)
     y = by_member * weight.view(shape)
@@ -232,7 +231,7 @@ def _as_kept(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
 
 @torch.no_grad()
 def _try(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> None:
-    """Compare logits with the members': a mixer whose parameters are not seen by row computes something else."""
+    """Compare logits with the members', since a mixer may ignore the shape of its parameters."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(models[0].config.vocab_size, (len(models), 3, 5), generator=generator)
     ids = ids.to(models[0].device)

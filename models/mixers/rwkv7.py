@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CHUNK = 32
 """Tokens in a chunk."""
 LOWEST = -math.exp(-0.5)
-"""Lowest log decay of a token. `wkv_chunked` divides by the decay over half a chunk: at most e^10."""
+"""Lowest log decay of a token, so that decays over half a chunk, by which `wkv_chunked` divides, are at least e^-10."""
 WIDEST = 256
 """The widest keys and values of a head that flash-linear-attention's kernels take."""
 STEPS = 128
@@ -41,7 +41,7 @@ SHIFTED = ("r", "w", "k", "v", "a", "g")
 class LowRank(nn.Module):
     """A projection (..., D) -> (..., D) of rank `scale` sqrt(D), rounded to a multiple of 32, at least 32.
 
-    The first weights start at zero; the second are orthogonal with gain 0.1.
+    The first weights start at zero; the second are orthogonal, with a gain of at least 0.1.
     """
 
     def __init__(

@@ -84,7 +84,10 @@ class MixerCache(GrowingCache):
         return self.seen
 
     def forget(self, layer_idx: int, kept: int) -> None:
-        """Drop all but the last `kept` keys and values of a layer; while the past is recorded, `cropped` drops them."""
+        """Drop all but the last `kept` keys and values of a layer.
+
+        While the past is recorded, `cropped` drops them.
+        """
         layer: Any = self.layers[layer_idx]
         layer.sliding_window = kept + 1
         if layer.record_past:
@@ -93,7 +96,10 @@ class MixerCache(GrowingCache):
         layer.keys, layer.values = layer.keys[..., start:, :], layer.values[..., start:, :]
 
     def turned_keys(self, layer_idx: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return a layer's keys and values (B, H, P, D), and a mask of tokens (B, 1, 1, P)."""
+        """Return a layer's keys and values (B, H, P, D), and their mask.
+
+        (B, 1, 1, P), or None without padding.
+        """
         layer: Any = self.layers[layer_idx]
         if not layer.is_initialized:
             return None, None, None
@@ -139,7 +145,7 @@ AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
 class Cut(NamedTuple):
-    """A cut after a call that read `read` tokens: each row keeps its first `kept`.
+    """A cut after reading `read` tokens: each row keeps its first `kept`.
 
     `lengths`: tokens of each row after the cut.
     """
@@ -149,7 +155,7 @@ class Cut(NamedTuple):
     lengths: list[int]
 
     def tail(self, x: Tensor, dim: int, width: int) -> Tensor:
-        """Return the last `width` kept tokens of each row along `dim` (-1 or -2), after zeros.
+        """Return the last `width` kept tokens of each row along `dim`, after zeros.
 
         `x` ends with the call's tokens, aligned on the right, and is overwritten.
         """
@@ -218,7 +224,7 @@ def _rebuilt(
     states: Callable[..., Tensor],
     lengths: Sequence[int] | None,
 ) -> AnyCache:
-    """Make a cache like the first, with tensors computed from those of all caches.
+    """Make a cache like the first, with tensors computed from those of all.
 
     `keys_of` returns a layer's function of keys and values; `lengths` None: unchanged.
     """
@@ -266,7 +272,6 @@ def footprint(short: tuple[int, Cache], long: tuple[int, Cache]) -> Footprint:
 
 
 def cache_bytes(cache: Cache) -> dict[torch.device, int]:
-    """Count a cache's bytes on each device."""
     by_device: dict[torch.device, int] = {}
     for tensor in (part for layer in cache.layers for value in vars(layer).values() for part in _tensors(value)):
         by_device[tensor.device] = by_device.get(tensor.device, 0) + tensor.numel() * tensor.element_size()

@@ -1,4 +1,4 @@
-"""The card of a finished model: what it is, its training, use and limits, with the hub's metadata."""
+"""The card of a finished model, with the hub's metadata."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _ABSOLUTE = re.compile(r"/[^/\n]+/|~/|[A-Za-z]:[\\/]")
 _PLACE = re.compile(
     r"(?:^|[:,\[-])\s*[\"']?(?:/(?!usr/|opt/|bin/)[^/\s\"']+/|~/|[A-Za-z]:[\\/])|(?<![\w.-])/(?:home|Users)/\w"
 )
-"""An absolute path as a value of settings, but for programs of the system, or somebody's home anywhere."""
+"""An absolute path as a value of settings, except system programs, or a home folder anywhere."""
 _LARGEST = 10_000_000  # bytes of a card
 _LONGEST = 2000  # characters of a cell
 
 
 def write_card(folder: Path) -> Path:
-    """Write a finished model's card from what its folder records, and return its path.
+    """Write a finished model's card from its folder's records, and return its path.
 
     Raises:
         UserError: a file that it needs is missing or damaged.
@@ -112,7 +112,7 @@ With cwm-remedy, where FOLDER holds these files:
 
 
 def without_paths(value: Any) -> Any:
-    """Shorten every absolute path in settings to its last part."""
+    """Shorten absolute paths in settings to their last part."""
     if isinstance(value, Mapping):
         return {key: without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -140,7 +140,7 @@ def read_card(path: Path) -> RepoCard:
 
 
 def refuse_places(paths: Iterable[Path]) -> None:
-    """Refuse absolute paths and people's homes in settings and cards.
+    """Refuse absolute paths and home folders in settings and cards.
 
     Raises:
         UserError: there is one.
@@ -155,7 +155,7 @@ def refuse_places(paths: Iterable[Path]) -> None:
 
 
 def is_repository(name: str) -> bool:
-    """Say if a name can be a repository's."""
+    """Say if a name is valid for a repository."""
     with contextlib.suppress(HFValidationError):
         validate_repo_id(name)
         return True
@@ -163,19 +163,17 @@ def is_repository(name: str) -> bool:
 
 
 def is_hub_name(name: str) -> bool:
-    """Say if a model's name is one of the hub, not of a folder here."""
+    """Say if a model's name is one of the hub, not of a local folder."""
     return is_repository(name) and not Path(name).exists()
 
 
 def _described(data: Mapping[str, Any]) -> list[str]:
-    """Describe the programs in a phrase; none if their task's plug-in is not here."""
     with contextlib.suppress(UserError):
         return [build(DataConfig, data).task.describe()]
     return []
 
 
 def _training(folder: Path) -> dict[str, str]:
-    """Return the rows on a training; none for merged models."""
     account: dict[str, Any] = {**(read_training(folder) or {})}
     computed = account.pop("computed", None) or {}
     figures = {
@@ -200,12 +198,11 @@ def _parameters(folder: Path) -> int:
 
 
 def _flow(section: Any) -> str:
-    """Write a section of settings on one line, without what is not set."""
     if isinstance(section, Mapping):
         section = {key: value for key, value in section.items() if value or (value == 0 and value is not False)}
     return yaml.safe_dump(section, default_flow_style=True, sort_keys=False, width=math.inf).strip() if section else ""
 
 
 def cell(value: Any) -> str:
-    """Escape a text for one line of a Markdown table, so that nothing in it acts."""
+    """Escape a text for a cell of a Markdown table."""
     return as_markdown(one_line(str(value), _LONGEST)).replace("|", "\\|")

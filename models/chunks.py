@@ -31,7 +31,7 @@ from remedy.models.protocol import CausalLM
 
 
 class Kind(StrEnum):
-    """Kind of cache: how rows continue from it, and how they drop tokens."""
+    """Kind of cache: how rows continue from it, and drop tokens."""
 
     CROP = "crop"
     """Keys and values only: tokens are cut off, and chunks of a batch may differ in length."""
@@ -58,7 +58,7 @@ class CachedModel:
         self._cache = next((name for name in ("past_key_values", "cache_params") if name in self.takes), None)
 
     def kind(self) -> Kind | None:
-        """Return CROP or COPY by the layers of the model's cache, or None."""
+        """Return CROP or COPY by the cache's layers, or None."""
         if self._cache is None or not is_batchable(cache := self._new_cache()):
             return None
         if isinstance(cache, MixerCache):
@@ -66,16 +66,16 @@ class CachedModel:
         return Kind.CROP if all(type(layer) in KEYS for layer in cache.layers) else Kind.COPY
 
     def parallel(self, tokens: Tensor, keep: int = 0) -> Tensor:
-        """Return logits (B, T or `keep`, V) of sequences (B, T) in one pass without a cache."""
+        """Return logits (B, T or `keep`, V) of sequences (B, T), without a cache."""
         logits = self._call(tokens, keep, **({"use_cache": False} if self._options else {}))
         return logits[:, -keep:] if keep else logits
 
     def read(
         self, tokens: Tensor, cache: Cache | None, keep: int = 1, record: bool = False, **where: Tensor
     ) -> tuple[Tensor, Cache]:
-        """Read tokens (B, T) after those in the cache; return the last logits (B, keep, V) and the cache.
+        """Read tokens (B, T) after a cache; return the last logits and the cache.
 
-        `record`: keep the tokens that leave a window, for `cropped`.
+        `record`: keep tokens that leave a window, for `cropped`.
         """
         cache = self._new_cache() if cache is None else cache
         if record:
@@ -115,7 +115,7 @@ class _Group(NamedTuple):
 class _Open(NamedTuple):
     """A call whose guesses are not judged yet.
 
-    `lengths`: tokens of each row before it; `reads`: in it; `width`: of its widest chunk; `after`, `before`: the caches.
+    `lengths`: tokens of each row before it; `reads`: in it; `width`: of its widest chunk.
     """
 
     rows: list[int]
@@ -130,7 +130,7 @@ class ChunkReader:
     """Rows read in chunks; each `extend` is followed by `keep` for the same rows."""
 
     def __init__(self, model: CachedModel, kind: Kind, limit: int | None = None) -> None:
-        """Make a reader without rows. `limit`: size of the model's table of positions, if any."""
+        """Make a reader. `limit`: size of the model's table of positions, if any."""
         self.kind = kind
         self._model = model
         self._limit = limit
@@ -143,9 +143,10 @@ class ChunkReader:
         return next((group.lengths[group.rows.index(row)] for group in self._groups if row in group.rows), 0)
 
     def extend(self, chunks: Mapping[int, Chunk]) -> dict[int, Tensor]:
-        """Read a chunk of each row in one call; return logits (guesses + 1, V), from before the first guess on.
+        """Read a chunk of each row; return logits (guesses + 1, V) of each.
 
-        Either all rows have read something, or none. Later calls need chunks of one length, except with `Kind.CROP`.
+        The first are from before the first guess. Either all rows have read something, or none. Later calls need chunks of one length,
+        except with `Kind.CROP`.
         """
         rows = list(chunks)
         lengths = [self.held(row) for row in rows]
@@ -226,7 +227,6 @@ class ChunkReader:
         self._groups.append(_Group(chosen, chosen_lengths, cache))
 
     def _take(self, wanted: Collection[int]) -> tuple[list[int], list[int], Cache]:
-        """Remove the rows' caches; return their rows and lengths, and the caches as one batch."""
         taken, self._groups = self._parted(wanted)
         rows = [row for group in taken for row in group.rows]
         lengths = [length for group in taken for length in group.lengths]
@@ -242,7 +242,6 @@ class ChunkReader:
         return parts
 
     def _where(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
-        """Return each row's positions, which some models miscount (Bamba), and its mask of padding."""
         device = self._model.device
         steps = torch.arange(width, device=device)
         starts = torch.tensor(lengths, device=device)[:, None]
@@ -253,7 +252,6 @@ class ChunkReader:
         return {name: value for name, value in where.items() if name in self._model.takes}
 
     def _padded(self, rows: Sequence[list[int]], width: int) -> Tensor:
-        """Pad tokens on the right to (B, width), with each row's last token."""
         return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self._model.device)
 
 

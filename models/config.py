@@ -34,7 +34,7 @@ Window = Annotated[int, Field(ge=1, le=1_000_000)]
 class Match(Settings):
     """A width chosen so that a model's layers cost what another's do, within 2 %.
 
-    Parameters and FLOPs set `intermediate_size`; the state sets `window`, `state_size` or, without these, `hidden_size`.
+    Parameters and FLOPs are matched by `intermediate_size`; the state by `window`, `state_size` or, without these, `hidden_size`.
     """
 
     of: Literal["parameters", "flops", "state"]
@@ -76,12 +76,12 @@ class DecoderSettings(Settings):
     """Positions that `randomised` draws from; longer than any row of training."""
     position_capacity: int = Field(default=512, ge=1, le=1_000_000)
     """The longest text that `randomised` spreads over its range in evaluation; longer ones exceed the range. In training, a row's
-    positions are as dense as those of a text of its own length up to this one."""
+    positions are as dense as those of a text between its own length and this one."""
     rope_theta: float = Field(default=10_000.0, gt=1, le=1e12)
     """Base of the rotary embedding's frequencies."""
     window: Window | tuple[Window | None, ...] | None = None
-    """Tokens that attention sees, the current one included; null: all. A list is repeated over the layers like `mixers`: `[16, 16,
-    16, null]` has three windowed layers and one full one."""
+    """Tokens that attention sees, the current one included; null: all. A list is repeated over the layers like `mixers`: `[16, 16, 16,
+    null]` has three windowed layers and a full one."""
     qk_norm: bool = False
     """Normalise each head's queries and keys in attention (RMSNorm, before the rotary embedding)."""
     short_convolution: bool | None = None
@@ -90,15 +90,16 @@ class DecoderSettings(Settings):
     eigenvalues: Literal["positive", "signed", "closed"] | None = None
     """Range of the transition's eigenvalues in Mamba, Mamba-2, delta-rule mixers and PaTH attention: (0, 1) or (-1, 1) (Grazzi et al.,
     "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default positive for Mamba and Mamba-2, as
-    published, and signed for the others. `closed`, for delta-rule mixers: [-1, 1], so that a token can turn the state over, or leave
-    it alone, without shrinking it; of Gated DeltaNet, but for its decay."""
+    published, and signed for the others. `closed`, for delta-rule mixers: [-1, 1], so that a token can negate a part of the state,
+    or leave it unchanged, without shrinking it (Gated DeltaNet still decays)."""
     state_size: int | None = Field(default=None, ge=1, le=10_000)
     """State dimension of Mamba and Mamba-2; by default as published: 16 and 128."""
     num_householder: int = Field(default=2, ge=1, le=100)
     """Steps of the delta rule that DeltaProduct takes for each token."""
     initializer_range: float | None = Field(default=None, gt=0, le=100)
     """Standard deviation of the normal initial weights of embeddings, head and linear layers; by default 0.02 for embeddings and head,
-    and PyTorch's uniform weights (deviation 1 / sqrt(3 x inputs)) for linear layers. What mixers are published with stays."""
+    and PyTorch's uniform weights (deviation 1 / sqrt(3 x inputs)) for linear layers. Layers that a mixer initialises as published
+    are unchanged."""
     match: Match | None = None
     """Choose the width so that this model costs the same as another."""
 
@@ -138,7 +139,6 @@ class DecoderSettings(Settings):
 
     @model_validator(mode="after")
     def _every_entry_is_of_a_layer(self) -> DecoderSettings:
-        """Refuse list entries that no attention reads, and null where attention needs positions."""
         layers = self.shape_with({})["num_hidden_layers"]
         for key in ("window", "positions"):
             entries = getattr(self, key)
@@ -204,7 +204,6 @@ class Matched(NamedTuple):
     target: float
 
     def sentence(self, match: Match) -> str:
-        """Describe the match for the log."""
         to = f"{match.to:,.0f}" if isinstance(match.to, float) else f"{', '.join(match.to)} ({self.target:,.0f})"
         return f"{self.key} {self.value} by match: {self.cost:,.0f} {UNITS[match.of]} in the layers, to equal {to}"
 
@@ -250,7 +249,6 @@ def matched(settings: DecoderSettings) -> Matched:
 
 
 def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:
-    """Return the layers' cost, and whether it grows with the sequence."""
     from remedy.models.decoder import Block  # waits for Transformers, which other settings need not
 
     config: Any = SimpleNamespace(**settings.resolved(chosen), rms_norm_eps=1e-5)
@@ -296,8 +294,8 @@ class LoraSettings(Settings):
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of the adapters' inputs that is dropped in training."""
     target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """Layers with adapters: all linear ones but the head (and, in Mamba's family, `out_proj`), or those whose names end so
-    (`[q_proj, v_proj]`)."""
+    """Layers with adapters: all linear ones but the head (and, in Mamba's family, `out_proj`), or those whose names end with one of
+    these (`[q_proj, v_proj]`)."""
     embeddings: Literal["new", "all"] = "new"
     """Embeddings to train: `new`, only the rows of trace tokens that the vocabulary did not have (none for a code world model); or
     `all`, whole tables, which also works under ZeRO-3."""

@@ -17,7 +17,7 @@ _SPARE = 8  # further rows that a table of positions may have: OPT's has two
 class ContextLimit(NamedTuple):
     """A sequence length in a model's configuration, and the name of its setting.
 
-    `hard`: a table of positions ends there, as in GPT-2; other models can read more than they were trained on.
+    `hard`: a table of positions ends there, as in GPT-2.
     """
 
     tokens: int
@@ -53,7 +53,7 @@ def refuse_longer(limit: ContextLimit | None, tokens: float) -> None:
 
 
 def _has_table(model: CausalLM, tokens: int) -> bool:
-    """Say if an embedding other than the vocabulary's, or a buffer, has a row per position."""
+    """Say if a buffer or an embedding, not the vocabulary's, has a row per position."""
     vocabulary = {id(table) for table in (model.get_input_embeddings(), model.get_output_embeddings())}
     for _, module in model.named_modules():
         rows = module.num_embeddings if isinstance(module, nn.Embedding) and id(module) not in vocabulary else 0

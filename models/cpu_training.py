@@ -103,7 +103,7 @@ def _causal(tokens: int) -> Tensor:
 def _blocks(mask: Tensor, tokens: int) -> list[Block]:
     """Divide a mask (B or 1, 1, T, T) into blocks of queries.
 
-    A block has its queries, the range of all keys that they see, the mask, and the mask as an addend to scores.
+    A block has its queries, their range of keys, the mask, and the mask as an addend.
     """
     if mask not in BLOCKS:
         mask_of_all, found = mask.expand(*mask.shape[:-2], tokens, tokens), []
@@ -166,7 +166,6 @@ class _Attention(torch.autograd.Function):
 def _attended(
     module: Any, slow: Any, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, **kwargs: Any
 ) -> Any:
-    """Apply a layer of attention with faster rotation; the library's own with a cache."""
     shape = *hidden_states.shape[:-1], -1, module.head_dim
     if not torch.is_grad_enabled() or kwargs.get("past_key_values") is not None:
         return slow(hidden_states, position_embeddings, attention_mask, **kwargs)
@@ -181,7 +180,10 @@ def _attended(
 
 
 class _Rotated(torch.autograd.Function):
-    """Rotary embedding of x (B, T, H, D) by cos and sin (B, T, 1, D), whose halves are equal."""
+    """Rotary embedding of x (B, T, H, D).
+
+    cos and sin (B, T, 1, D) have equal halves.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -203,7 +205,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _normed(module: Any, slow: Any, x: Tensor) -> Tensor:
-    """Apply RMSNorm; under autocast, return the precision of the next matrix product."""
+    """Apply RMSNorm, under autocast in the precision of the next matrix product."""
     cast = torch.is_autocast_enabled("cpu")
     dtype = torch.get_autocast_dtype("cpu") if cast else x.dtype
     if dtype is not torch.bfloat16 or not torch.is_grad_enabled():
@@ -234,7 +236,7 @@ class _Normed(torch.autograd.Function):
 
 
 def _is_plain(module: Any) -> bool:
-    """Say if a PEFT layer is a linear layer with one LoRA, without dropout, bias or variant."""
+    """Say if a PEFT layer is one LoRA without dropout, bias or variant."""
     if len(module.lora_A) != 1 or module.lora_variant or type(module.base_layer) is not nn.Linear:
         return False
     name = next(iter(module.lora_A))
@@ -242,7 +244,6 @@ def _is_plain(module: Any) -> bool:
 
 
 def _adapted(module: Any, slow: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Apply a linear layer with LoRA; PEFT's own unless the adapter is active and unmerged."""
     name = next(iter(module.lora_A))
     low, high = module.lora_A[name].weight, module.lora_B[name].weight
     plain = not (args or kwargs or module.disable_adapters or module.merged) and module.active_adapters == [name]
@@ -253,7 +254,7 @@ def _adapted(module: Any, slow: Any, x: Tensor, *args: Any, **kwargs: Any) -> Te
 
 
 class _Adapted(torch.autograd.Function):
-    """A frozen linear layer plus LoRA, `x W' + b + scale (x A') B'`, with sums fused into products."""
+    """A frozen linear layer plus LoRA, `x W' + b + scale (x A') B'`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Any, low: Tensor, high: Tensor, scale: float) -> Tensor:

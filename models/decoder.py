@@ -59,7 +59,7 @@ class Block(GradientCheckpointingLayer):
     ) -> Tensor:
         """Apply the block to x (B, T, D).
 
-        `packing`: rows hold several examples, which the mixer sees separately; `positions` are then one per group.
+        `packing`: rows hold several examples; `positions` are then one per group.
         """
         normed = self.mixer_norm(x)
         if packing is None:
@@ -145,10 +145,10 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         position_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Compute logits (B, T, V) and, with `labels` (B, T; -100: unsupervised), the mean loss.
+        """Compute logits (B, T, V) and, with `labels`, the mean loss.
 
-        `attention_mask` (B, P + T) is 0 on padding, which must follow a row's tokens. `past_key_values` holds P tokens read before.
-        `position_ids` (B, T) count from 0 in each example; a row may hold several examples, which do not see each other.
+        `labels` (B, T) are -100 where unsupervised. `attention_mask` (B, P + T) is 0 on padding, which must follow a row's tokens; the
+        cache has P. `position_ids` (B, T) count from 0 in each example; a row's examples do not see each other.
 
         Raises:
             ValueError: an argument is not supported.
@@ -201,7 +201,6 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _positions(
         self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, steps: int
     ) -> Tensor | None:
-        """Return randomised positions, (T,) or (B, T), or None without them."""
         config = self.config
         if config.positions != "randomised":
             return None

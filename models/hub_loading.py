@@ -1,4 +1,4 @@
-"""Safe reading of others' models by Transformers' loaders: complete, without running code or unpickling."""
+"""Safe loading of untrusted models: all weights, without running code or unpickling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from remedy.settings import UserError
 
 T = TypeVar("T")
 MADE = Path("pretrained/smollm2")
-"""The folder that `make pretrained` makes."""
+"""Folder that `make pretrained` makes."""
 MOST_BYTES = 1 << 26  # of a file beside weights, which is read whole: the largest tokenizers have 40 MB
 _LAYERS = re.compile("(layer|block)s?$")
 _LARGE = re.compile("vocab|position|token|theta|base|size|len|ctx|window|dim|seed|param|factor|scale")
@@ -38,7 +38,10 @@ WEIGHTS = 16
 
 
 def cannot_load(what: str, name: str, key: str) -> str:
-    """Begin the message on a model or tokenizer that cannot be loaded. `key`: the setting that names it."""
+    """Return the beginning of a message on a failed load.
+
+    `key`: the setting that names the model or tokenizer.
+    """
     local = f"give the folder of a local copy as {key}, or check the hub's access"
     return f"{what} {name!r} cannot be loaded: {'run `make pretrained` again' if Path(name) == MADE else local}"
 
@@ -47,7 +50,7 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
     """Return the result of a Transformers loader. `what`: how a message begins.
 
     Raises:
-        UserError: it raised; the message is one line. Of the given kind.
+        UserError: it raised; of class `kind`.
     """
     try:
         return load()
@@ -63,7 +66,7 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
 
 
 def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
-    """Load a causal language model by hub name or folder, with all weights from safetensors.
+    """Load a causal language model, with all weights from safetensors.
 
     Raises:
         UserError: as `read`; weights are missing or misshapen, which would be drawn at random; or there are more than the files hold.
@@ -86,7 +89,7 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
 
 
 def refuse_vast(name: str) -> None:
-    """Refuse huge files beside weights, a configuration with absurd numbers, or the name of a kernel, which is code.
+    """Refuse huge files beside weights, absurd numbers in a configuration, and kernels of the hub.
 
     Raises:
         UserError: there is one.
@@ -110,7 +113,6 @@ def refuse_vast(name: str) -> None:
 
 
 def _entries(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values in nested mappings and lists with their dotted keys."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _entries(inner, f"{key}.{name}")
@@ -122,10 +124,10 @@ def _entries(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def no_larger_than_its_files(name: str) -> RemovableHandle:
-    """Return a context that stops the building of a model with more weights than its folder's files can hold.
+    """Return a context that refuses models with more weights than their files hold.
 
     Raises:
-        UserError: it was stopped.
+        UserError: while the model is built.
     """
     size, total = sum(path.stat().st_size for path in Path(name).glob("*.safetensors")), 0
 
@@ -139,7 +141,7 @@ def no_larger_than_its_files(name: str) -> RemovableHandle:
 
 
 def refuse_pickles(folder: Path, what: str) -> None:
-    """Refuse a folder whose weights are pickles alone.
+    """Refuse a folder whose weights are only in pickles.
 
     Raises:
         UserError: they are.
@@ -154,10 +156,10 @@ def refuse_pickles(folder: Path, what: str) -> None:
 
 
 def refuse_other_shards(name: str, what: str) -> None:
-    """Refuse an index of weights that names files other than safetensors, which Transformers would unpickle.
+    """Refuse an index of weights other than safetensors, which Transformers would unpickle.
 
     Raises:
-        UserError: it does.
+        UserError: it names such a file.
     """
     path = read(what, lambda: cached_file(name, SAFE_WEIGHTS_INDEX_NAME, **_WHERE_THERE_IS_ONE))
     if path is None:

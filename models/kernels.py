@@ -1,9 +1,8 @@
 """GPU kernels of other packages; the PyTorch forms in `mixers` are the reference.
 
-Kernels use the mixers' own parameters, so checkpoints do not depend on them. Before anything is compiled, each kernel is tried on a
-small input of the mixer's widths: outputs, last state and gradients must be close to the reference's in float64. Some packages can be
-imported where they cannot run, and some compilers have made wrong gradients. Each trial runs in its own process, since a faulty kernel
-can end it or break CUDA in it.
+Checkpoints do not depend on kernels. Each is first tried on a small input of the mixer's widths: outputs, last state and gradients must
+be close to the reference's in float64. Packages may import where they cannot run, and compilers have made wrong gradients. A trial has
+its own process, since a faulty kernel can end it or break CUDA in it.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ from remedy.processes import end_with_parent, own_command
 class Kernel(NamedTuple):
     """A kernel of an operation.
 
-    `path`: its module and name; `call`: maps it and the operation's inputs to outputs; `takes`: whether it takes inputs of these
-    shapes.
+    `path`: its module and name; `call`: maps it and inputs to outputs; `takes`: whether it takes inputs.
     """
 
     path: str
@@ -44,7 +42,7 @@ class Kernel(NamedTuple):
 class Operation(NamedTuple):
     """An operation of a mixer: its PyTorch form, and kernels in order of preference.
 
-    `widths`: the widths of the inputs, for which kernels are compiled; `example`: makes a small input from a `Draw` and widths.
+    `widths`: of the inputs, for which kernels are compiled; `example`: makes a small input.
     """
 
     reference: Callable[..., Any]
@@ -167,7 +165,7 @@ def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtyp
 
 
 def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtype | None) -> list[Tensor]:
-    """Return outputs, and gradients of a weighted sum of the first output by all input tensors."""
+    """Return outputs, and gradients of a weighted sum of the first output."""
     given = [
         x.detach().to(dtype or x.dtype).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x
         for x in inputs
@@ -182,7 +180,6 @@ def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtyp
 
 
 def _distance(actual: Tensor, expected: Tensor) -> float:
-    """Return ||a - b|| / ||b||; infinity or NaN fails every limit."""
     distance = (actual.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-12)
     return float(distance.nan_to_num(float("inf")))
 

@@ -1,4 +1,4 @@
-"""Loading of checkpoints for evaluation, ours or Hugging Face's, onto one device or several."""
+"""Loading of checkpoints for evaluation, onto one device or several."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ WEIGHTS = 0.75  # of a device's free memory for spread weights: states and logit
 
 
 def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder: str | None = None) -> CausalLM:
-    """Lay a model's layers evenly on all GPUs, and the rest in main memory, fetched when needed.
+    """Spread a model's layers over all GPUs, and the rest over main memory.
 
-    `room`: bytes for weights by device number and for `cpu`, by default all; what exceeds it goes to `folder`.
+    `room`: bytes by device number and `cpu`, by default all; the rest goes to `folder`.
     """
     from accelerate import dispatch_model, infer_auto_device_map
     from accelerate.utils import get_balanced_memory, get_max_memory
@@ -57,7 +57,7 @@ def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder:
 
 
 def input_device(model: CausalLM) -> torch.device:
-    """Return the device of a model's inputs: that of its embeddings, or where these are fetched to."""
+    """Return the device of a model's inputs, also if weights are fetched when needed."""
     table = model.get_input_embeddings()
     device: torch.device = table.weight.device
     if device.type != "meta":
@@ -67,7 +67,7 @@ def input_device(model: CausalLM) -> torch.device:
 
 
 def weights_of(model: CausalLM) -> Mapping[str, Tensor]:
-    """Return all saved weights and buffers by name, fetching those that lie elsewhere."""
+    """Return all saved weights and buffers by name, fetching those on other devices."""
     weights = model.state_dict()
     if not any(tensor.is_meta for tensor in weights.values()):
         return weights
@@ -90,13 +90,13 @@ def load_checkpoint(
     load_in_4bit: bool | None = None,
     device_map: str | None = None,
 ) -> tuple[CausalLM, TraceTokenizer]:
-    """Load a model in evaluation mode and its tokenizer, by default on a GPU if there is one.
+    """Load a model in evaluation mode, and its tokenizer.
 
-    `precision`: by default float32 on a CPU, else as saved. `load_in_4bit`: use NF4, also below adapters; by default as these were
-    trained. `device_map`: `auto` spreads the model over all GPUs.
+    `device`: by default a GPU if present. `precision`: by default float32 on a CPU, else as saved. `load_in_4bit`: NF4, also below
+    adapters; by default as these were trained. `device_map`: `auto` spreads the model over all GPUs.
 
     Raises:
-        UserError: the checkpoint cannot be read, has changed since its training ended, or cannot be placed so.
+        UserError: the checkpoint cannot be read or placed so, or has changed since its training ended.
     """
     if device_map is not None and not torch.cuda.is_available():
         raise UserError(f"device_map {device_map} does nothing without a GPU: remove it")
@@ -128,7 +128,6 @@ def load_checkpoint(
 
 
 def _where(dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool) -> dict[str, Any]:
-    """Return the loader's options for the device."""
     if four_bit:
         return four_bit_options(dtype, device_map or _device(device))
     # To a GPU at once: processes that load side by side would fill main memory.
@@ -136,14 +135,13 @@ def _where(dtype: torch.dtype | str, device: str | None, device_map: str | None,
 
 
 def _placed(model: Any, device: str | None, device_map: str | None) -> Any:
-    """Place the model on its device or devices; one in 4 bits was loaded there."""
     if is_in_4bit(model):
         return model
     return spread(model) if device_map is not None else model.to(_device(device))
 
 
 def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
-    """Load the tokenizer, and the model without the weights, which a server holds.
+    """Load the tokenizer, and the model without weights, for use with a server.
 
     Raises:
         UserError: the checkpoint cannot be read, or holds adapters.
@@ -160,7 +158,6 @@ def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
 
 
 def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
-    """Read the configuration and the tokenizer beside a model's weights."""
     folder = Path(path)
     refuse_vast(path)
     config: PretrainedConfig = read(

@@ -1,10 +1,10 @@
 """Positions of a batch's tokens: checks, packed examples, and randomised positions.
 
 Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", ACL 2023: a row of n tokens gets an ordered
-random subset of n positions of a far longer range. Their evaluation draws as many positions as the text has tokens, a number that a
-model writing token by token must not know. Here a row takes the first n of a subset of m, with m log-uniform from n to `capacity`: m =
-n is the paper's draw, m = `capacity` the even spacing of evaluation. (A 2-layer Transformer trained on swaps, every state revealed, was
-right on 15 % of texts of its trained length with m = n alone, one seed, and on 97 % with this.)
+random subset of n positions of a far longer range. A model that writes token by token must not know n. So here a row takes the first n
+of a subset of m, with m log-uniform from n to `capacity`: m = n is the paper's draw, m = `capacity` the even spacing of evaluation. (A
+2-layer Transformer trained on swaps, every state revealed, was right on 15 % of texts of its trained length with m = n alone, one seed,
+and on 97 % with this.)
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _GOLDEN, _M1, _M2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF584
 
 
 def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | None = None) -> Tensor:
-    """Draw positions (B, T): for each row, the first of an ordered random subset of 0..length-1.
+    """Draw increasing positions (B, T) from 0..length-1.
 
-    The draw is a function of the row's tokens, so the same in every process and batch. Padding (`mask` 0) gets position `length`.
+    A row's tokens determine its draw, in every process and batch. Padding (`mask` 0) gets position `length`.
 
     Raises:
         UserError: rows are longer than the range.
@@ -61,7 +61,7 @@ def _shift(z: Tensor, by: int) -> Tensor:
 
 
 def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache: MixerCache | None) -> None:
-    """Refuse masks and positions that a decoder does not support, for tokens `x` (B, T, ...).
+    """Refuse unsupported masks and positions for tokens `x` (B, T, ...).
 
     `mask` (B, P + T) includes the cache's P tokens. Padding must follow a row's tokens or, with a cache of joined rows, precede them.
 
@@ -133,7 +133,7 @@ class Group(NamedTuple):
 class Packing:
     """The examples of packed rows, by positions (B, T) in each.
 
-    Mixers see examples separately, grouped by length, and need not know their borders.
+    Mixers see examples separately, grouped by length.
     """
 
     def __init__(self, position_ids: Tensor) -> None:
@@ -161,12 +161,10 @@ class Packing:
         return cast(Tensor, flat[self.back].unflatten(0, self.shape))
 
     def real(self) -> list[Tensor]:
-        """Return each group's mask of tokens, (N, L)."""
         return [group.real for group in self.groups]
 
 
 def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of groups, given descending lengths."""
     first = 0
     for number, length in enumerate(lengths):
         if length < ALIKE * lengths[first]:
@@ -178,7 +176,7 @@ def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
 def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     """Test if a Transformers model in evaluation mode keeps a row's examples independent.
 
-    Most architectures mask attention where `position_ids` restart (`masking_utils.find_packed_sequence_indices`), but none says so.
+    Most mask attention where `position_ids` restart (`masking_utils.find_packed_sequence_indices`).
 
     Raises:
         UserError: one example changes the logits of the next.

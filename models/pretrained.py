@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NO_CHOICE = {"_from_model_config", "use_cache", "output_attentions", "output_hidden_states"}
-"""Entries of a generation configuration that choose no token."""
+"""Entries of a generation configuration that do not affect which tokens are generated."""
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
-"""Architectures whose kernels read the weight of `out_proj` past an adapter, so that PEFT refuses one (peft.tuners.tuners_utils)."""
+"""Architectures whose kernels bypass an adapter of `out_proj`, so that PEFT refuses one (peft.tuners.tuners_utils)."""
 
 
 def build_pretrained(
     config: PretrainedSettings, tokenizer: TraceTokenizer, dtype: torch.dtype, sharded: bool
 ) -> CausalLM:
-    """Load the model to train. `sharded`: its weights are divided over processes (ZeRO-3).
+    """Load the model to train. `sharded`: ZeRO-3 divides its weights over processes.
 
-    With LoRA the frozen weights are in `dtype` and the adapters in float32; else all are in float32.
+    With LoRA, frozen weights are in `dtype` and adapters in float32; otherwise all weights are in float32.
 
     Raises:
         UserError: the model cannot be loaded, or the settings do not work here.
@@ -75,10 +75,10 @@ def build_pretrained(
 
 
 def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str]:
-    """Give the model an embedding for every token, and its configurations the ids that begin, end and pad traces.
+    """Give the model an embedding per token, and the traces' special ids.
 
-    New embeddings are always the same, near the others' mean, since untrained ones are in no file. Returns the names of its generation
-    settings, which are dropped: a limit of tokens cuts traces, and Transformers refuses to save idle ones.
+    New embeddings are drawn from a fixed seed, since untrained ones are in no file. Returns the names of its generation settings, which
+    are dropped: a limit of tokens would cut traces, and Transformers refuses to save unused ones.
     """
     table: Any = model.get_input_embeddings()
     if tokenizer.vocab_size > table.num_embeddings:
@@ -96,7 +96,7 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str
 
 
 def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:
-    """Freeze all but LoRA adapters and, with new tokens, embeddings.
+    """Freeze all weights, and add LoRA adapters and, with new tokens, trainable embeddings.
 
     Raises:
         UserError: `target_modules` names no layer or one that PEFT refuses, or ZeRO-3 prevents training new rows.
@@ -145,9 +145,9 @@ def load_adapted(
     dtype: torch.dtype | str = "auto",
     options: Mapping[str, Any] | None = None,
 ) -> PreTrainedModel:
-    """Load the base model of a LoRA run with its adapters merged. `options`: of Transformers' loader.
+    """Load the base model of a LoRA run with its adapters merged.
 
-    With `four_bit_options` the adapters stay beside the layers: merged, they would be rounded to 4 bits too.
+    `options`: of Transformers' loader. With `four_bit_options` adapters stay unmerged, in full precision.
 
     Raises:
         UserError: the base model or the adapters cannot be read.
@@ -167,9 +167,9 @@ def load_adapted(
 
 
 def beside(adapted: PeftModel) -> PreTrainedModel:
-    """Return the model below adapters, which stay beside its layers.
+    """Return the model with unmerged adapters in its layers.
 
-    Trained rows and tables replace the model's own, in full precision whatever the layers have.
+    Trained rows and tables replace the model's own, in full precision.
     """
     from peft.utils.other import AuxiliaryTrainingWrapper
 
@@ -204,7 +204,7 @@ def adapter_settings(folder: Path) -> PeftConfig:
 
 
 def trained_in_4bit(folder: Path) -> bool:
-    """Say if a run's stored settings trained its adapters on weights in 4 bits."""
+    """Say if a run trained its adapters on 4-bit weights."""
     stored = folder / "config.yaml"
     model = read_stored(stored).get("model") if stored.exists() else None
     return isinstance(model, dict) and model.get("load_in_4bit") is True
@@ -215,7 +215,6 @@ def is_in_4bit(model: CausalLM) -> bool:
 
 
 def _tables(model: PreTrainedModel) -> list[str]:
-    """Return the names of the embedding tables; the output's only if it is not the input's."""
     inner, outer = model.get_input_embeddings(), model.get_output_embeddings()
     tied = outer is None or outer.weight is inner.weight
     wanted = [inner] if tied else [inner, outer]
@@ -236,7 +235,7 @@ def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
 
 
 def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
-    """Return the loader's options for NF4 with doubly quantised scales (Dettmers et al., "QLoRA", 2023).
+    """Return the loader's options for NF4 with doubly quantised scales (Dettmers et al., 2023).
 
     `place`: a device, or `auto` for all.
 

@@ -19,13 +19,13 @@ class CausalLMOutput(Protocol):
 
 
 class CausalLM(Protocol):
-    """A Transformers causal language model, as far as it is used here."""
+    """A Transformers causal language model, as used here."""
 
     @property
     def config(self) -> Any: ...
 
     def __call__(self, input_ids: Tensor, **kwargs: Any) -> CausalLMOutput:
-        """Compute from `input_ids` (B, T); other arguments are as in Transformers."""
+        """Compute from `input_ids` (B, T), with Transformers' other arguments."""
 
     @property
     def forward(self) -> Any:

@@ -1,7 +1,6 @@
 """Reading of sequences with any causal language model, with a cache or in full.
 
-The layers of its cache say if it can be cropped or copied; otherwise sequences are read in full. The result is compared with a parallel
-pass.
+A measurement compares both with a parallel pass.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class ModelReader:
     def overhead(self) -> float:
         """Estimate the fixed time of a call, in tokens.
 
-        It is not measured, so that evaluations make the same calls. Unlisted accelerators count as CUDA.
+        It is not measured, so that evaluations make the same calls.
         """
         fetched, called = OVERHEAD.get(self._device.type, OVERHEAD["cuda"])
         layers = getattr(self.model.config, "num_hidden_layers", None) or 1
@@ -137,7 +136,10 @@ class ModelReader:
 
     @torch.no_grad()
     def step(self, tokens: Sequence[int | None]) -> Tensor:
-        """Read one more token per row, or None for a finished row; return logits (B, V), zero there."""
+        """Read one more token per row; return logits (B, V).
+
+        None stands for a finished row, whose logits are zero.
+        """
         reading = {row: token for row, token in enumerate(tokens) if token is not None}
         for row, token in reading.items():
             self._sequences[row].append(token)
@@ -165,7 +167,6 @@ class ModelReader:
 
     @property
     def _tolerance(self) -> float:
-        """Return the greatest departure that counts as rounding."""
         return float(torch.finfo(self._dtype).eps ** 0.5)
 
     @property
@@ -177,7 +178,6 @@ class ModelReader:
     @functools.cached_property
     @torch.no_grad()
     def _measured(self) -> Measured:
-        """Measure on random tokens how this model is read, and its departure."""
         lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
         generator = torch.Generator().manual_seed(0)
         sequences = [torch.randint(self.vocabulary, (n,), generator=generator).tolist() for n in lengths]
@@ -226,7 +226,6 @@ class ModelReader:
         return torch.tensor([list(sequence) for sequence in sequences], device=self._device)
 
     def _fitting(self, sequences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-        """Yield the sequences in batches whose logits fit `LOGITS`."""
         batch: list[Sequence[int]] = []
         for sequence in sequences:
             width = max(map(len, [*batch, sequence]))
@@ -238,7 +237,6 @@ class ModelReader:
             yield batch
 
     def _whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (B, T, V) of one pass, padded on the right."""
         width = max(map(len, sequences))
         # Padded with tokens of its own, for which no model looks into its configuration, nor warns.
         return self.cached.parallel(
@@ -246,20 +244,17 @@ class ModelReader:
         )
 
     def _ends(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (B, V) after the last token of each."""
         ends = torch.tensor([len(sequence) - 1 for sequence in sequences], device=self._device)
         return self._whole(sequences)[torch.arange(len(sequences), device=self._device), ends]
 
 
 def _begun(chunks: ChunkReader, row: int, prompt: list[int]) -> Tensor:
-    """Read a row's prompt; return the logits (1, V) after it."""
     logits = chunks.extend({row: Chunk(prompt, 0)})[row]
     chunks.keep({row: len(prompt)})
     return logits
 
 
 def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor]) -> Departure:
-    """Return the distance of sequences' logits (T, V) from the expected ones."""
     logprobs, relatives = [], []
     for logits, expected in ((logits.float(), expected.float()) for logits, expected in zip(found, true)):
         logprobs.append((logits.log_softmax(-1) - expected.log_softmax(-1)).abs().max())

@@ -1,8 +1,7 @@
 """Several seeds (members) of one decoder as a batch dimension of one model.
 
-Training small models takes as long as launching their kernels, not as their arithmetic. Parameters are (M, ...), activations have M B
-rows, the first member's first. Modules with parameters multiply by member; all else works on rows. A mixer sees its own parameters per
-row, (M B, 1, ...).
+Small models take as long as launching their kernels. Parameters are (M, ...), activations have M B rows, the first member's first.
+Modules with parameters multiply by member; all else works on rows. A mixer sees its own parameters per row, (M B, 1, ...).
 
 Members differ from single models by rounding, which training amplifies: after 30 steps losses were within 1e-6 with attention, GRU,
 LSTM, Mamba, Mamba-2 and PaTH, 1e-4 with DeltaNet, 1e-3 with Gated DeltaNet and 0.05 with RWKV-7, as when initial weights change by one
@@ -67,7 +66,7 @@ class _ShortConvolution(ShortConvolution):
 
 
 class _Steps(nn.RNNBase):
-    """A recurrence token by token from a zero state; PyTorch has none with weights per member."""
+    """A recurrence token by token from a zero state, with weights per member."""
 
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
@@ -78,7 +77,7 @@ class _Steps(nn.RNNBase):
         """Do nothing: cuDNN's layout is for one member's weights."""
 
     def _given(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        """Compute the input's part of the gates, with a bias (M, gates): T tensors (M, B, gates)."""
+        """Compute the input's part of the gates: T tensors (M, B, gates)."""
         members = len(bias)
         given = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
         return given.view(members, -1, x.shape[1], given.shape[-1]).unbind(2)
@@ -174,9 +173,9 @@ def losses(
     smoothing: float = 0.0,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Sum the losses of each member's supervised tokens, and count these, both weighted; (M,) each.
+    """Sum each member's losses and count its tokens, both weighted; (M,) each.
 
-    Ids, labels, mask and weights are (M B, T).
+    Ids, labels, mask and weights are (M B, T). Only supervised tokens count.
     """
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
     targets = labels[:, 1:]
@@ -231,7 +230,6 @@ def _as_kept(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
 
 @torch.no_grad()
 def _try(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> None:
-    """Compare logits with the members', since a mixer may ignore the shape of its parameters."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(models[0].config.vocab_size, (len(models), 3, 5), generator=generator)
     ids = ids.to(models[0].device)

@@ -1,4 +1,4 @@
-"""Spans to token ids with roles, and back to text, for every kind of tokenizer.
+"""Spans to token ids with roles, and back to text.
 
 Special tokens are placed by id: text that spells `<|frame_sep|>` cannot forge one.
 """
@@ -30,7 +30,7 @@ from remedy.models.tokenizer_backends import (
 )
 
 FILE = "trace_tokenizer.json"
-"""Where a tokenizer is stored in a checkpoint's folder."""
+"""File of a tokenizer in a checkpoint's folder."""
 TRIED = 100  # training examples whose text must come back from ids at once; that of others, when they are read
 CACHED = 100_000  # pieces of text whose ids are cached
 LONGEST_CACHED = 200  # characters; longer pieces, such as whole programs, seldom come again
@@ -47,16 +47,15 @@ class Encoded(NamedTuple):
 
 
 Ranges = tuple[tuple[int, int], ...]
-"""Stretches of a text that are a string value's: the first character of each, and the one after its last."""
+"""Parts of a text that belong to string values: first character, and the one after the last."""
 Piece = tuple[Role, "str | Special", int, "bool | Ranges"]
-"""A span, or several that were joined: role, text or special token, frame, and whether or where it is a string's text."""
+"""A span, or joined spans: role, text or special token, frame, and whether or where it is a string's text."""
 
 
 class TraceTokenizer:
-    """Spans to ids with roles, and ids back to text."""
+    """Mapping of spans to ids with roles, and of ids to text."""
 
     def __init__(self, settings: TokenizerSettings, backend: Backend, stored: dict[str, Any] | None = None) -> None:
-        """Wrap a backend. `stored`: the JSON it was read from, which is saved unchanged."""
         self.settings = settings
         self.backend = backend
         self._strings = getattr(settings, "string_tokenization", "subword")
@@ -87,7 +86,7 @@ class TraceTokenizer:
         return [*self.backend.new_ids, *fillers]
 
     def encode(self, spans: Iterable[Span]) -> Encoded:
-        """Return the ids of spans, with each id's role, frame and whether it lies in a string.
+        """Return the ids of spans, with their roles, frames and string flags.
 
         Raises:
             TokenizerError: a text has no ids (kind `symbols`), or does not come back from them (kind `hf`).
@@ -115,14 +114,11 @@ class TraceTokenizer:
         return Encoded(ids, roles, frames, strings)
 
     def _whole(self, spans: Iterable[Span]) -> Iterable[Piece]:
-        """Return the spans as this tokenizer cuts text: at strings only if it does not merge over them.
-
-        A subword tokenizer would otherwise see other pieces than it was trained on.
-        """
+        """Join spans at strings for a subword tokenizer, as it was trained."""
         return _joined(spans) if self._subwords is not None and self._strings == "subword" else spans
 
     def _cut(self, text: str, string: bool | Ranges) -> tuple[list[int], list[bool]]:
-        """Return the ids of a text, and whether each overlaps a string. `string`: whether, or where, it is one."""
+        """Return a text's ids and string flags. `string`: whether, or where, it is one."""
         encoded = self._cache.get((text, string))
         if encoded is not None:
             return encoded
@@ -142,7 +138,6 @@ class TraceTokenizer:
         return encoded
 
     def _filled(self, text: str, filler: int) -> list[int]:
-        """Return the ids of a text's subwords, each followed by fillers for its further characters."""
         assert self._subwords is not None
         ids: list[int] = []
         end = 0
@@ -152,15 +147,13 @@ class TraceTokenizer:
         return ids
 
     def string_ids(self, text: str) -> list[int]:
-        """Return the ids of a string value's text."""
         return self._cut(text, self._strings != "subword")[0]
 
     def count(self, spans: Iterable[Span]) -> int:
-        """Count the tokens of spans."""
         return sum(self.count_by_role(spans))
 
     def count_by_role(self, spans: Iterable[Span]) -> list[int]:
-        """Count the tokens of spans by their roles' numbers."""
+        """Count the tokens of spans by role number."""
         counts = [0] * len(Role)
         if not self.backend.exact:
             for role in self.encode(spans).roles:
@@ -171,11 +164,11 @@ class TraceTokenizer:
         return counts
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids; special tokens by their names, fillers not at all."""
+        """Return the text of ids, with names of special tokens, without fillers."""
         return "".join(piece.value if isinstance(piece, Special) else piece for piece in self.pieces(ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str | Special]:
-        """Return ids as runs of text and special tokens, which text that spells them is not taken for.
+        """Return ids as runs of text and special tokens.
 
         Raises:
             TokenizerError: an id is not in the vocabulary; a pretrained model may have more ids than its tokenizer.
@@ -200,17 +193,16 @@ class TraceTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """Return a hash that equal mappings from spans to ids share."""
+        """Return a hash of the mapping from spans to ids."""
         text = json.dumps(self.stored, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def save(self, directory: Path) -> None:
-        """Write the tokenizer beside a checkpoint."""
         write_text(directory / FILE, json.dumps(self.stored, ensure_ascii=False))
         self.backend.save(directory)
 
     def publish(self, directory: Path) -> None:
-        """Write a new vocabulary for Transformers if it can be; there, text can spell special tokens."""
+        """Write a new vocabulary for Transformers if possible; there, text can spell special tokens."""
         model = self.backend.published() if self.filler_id is None else None
         if model is None:
             return
@@ -228,7 +220,7 @@ class TraceTokenizer:
 
 
 def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
-    """Join a string's text to its neighbours in the same frame and role, and note where the strings are."""
+    """Join a string's text to its neighbours in frame and role, with its range."""
     last: Span | None = None
     ranges: Ranges = ()
     for span in spans:
@@ -248,7 +240,6 @@ def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
 
 
 def _runs(spans: Iterable[Span]) -> list[str | Special]:
-    """Return special tokens, and the text between them."""
     runs: list[str | Special] = []
     for _, group in groupby(
         (span.piece for span in spans), lambda piece: piece if isinstance(piece, Special) else None
@@ -260,7 +251,7 @@ def _runs(spans: Iterable[Span]) -> list[str | Special]:
 
 
 def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
-    """Say for each token's offsets if they overlap one of the ranges; both are in order."""
+    """Say for each token if it overlaps a range; both are in order."""
     flags = [False] * len(offsets)
     if offsets:
         starts, stops = zip(*offsets)
@@ -271,7 +262,7 @@ def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
 
 
 def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None) -> TraceTokenizer:
-    """Build a tokenizer from settings and the run's data alone, so that every process builds the same.
+    """Build a tokenizer from settings and the run's data, the same in every process.
 
     Raises:
         TokenizerError: the data has no such vocabulary, files cannot be read, or text does not come back.

@@ -28,7 +28,6 @@ def find_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dty
 
 
 def describe_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> str:
-    """Describe in one line what computes each mixer."""
     return "; ".join(f"{name}: {path}" for name, path in kernels_of(layers, device, dtype).items())
 
 

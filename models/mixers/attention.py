@@ -25,9 +25,9 @@ T = TypeVar("T", int | None, str | None)
 class Attention(Mixer):
     """Multi-head attention (Vaswani et al., 2017) with rotary embeddings (Su et al., "RoFormer", 2021).
 
-    With a window a token sees itself and the `window - 1` before it (Child et al., "Sparse Transformers", 2019; Jiang et al., "Mistral
-    7B", 2023). `qk_norm` is an RMSNorm of each head's queries and keys before the rotation (Henry et al., "Query-key normalization",
-    2020; as in Qwen3). The short convolution has no activation (So et al., "Primer", 2021).
+    A window of w shows a token itself and w - 1 before it (Child et al., "Sparse Transformers", 2019; Jiang et al., "Mistral 7B",
+    2023). `qk_norm` is an RMSNorm before the rotation (Henry et al., "Query-key normalization", 2020; as in Qwen3). The short
+    convolution has no activation (So et al., "Primer", 2021).
     """
 
     uses = frozenset(
@@ -87,12 +87,14 @@ class Attention(Mixer):
         return (0, per_token) if self.window is None else (self.window * per_token, 0)
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count a product and a sum for each number in keys and values (Chowdhery et al., "PaLM", 2022)."""
+        """Count a product and a sum per number in keys and values.
+
+        Chowdhery et al., "PaLM", 2022.
+        """
         fixed, per_token = self.state_floats()
         return 2.0 * fixed, 2.0 * per_token
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, cache: MixerCache | None) -> Tensor:
-        """Attend queries (B, H, T, K) to keys, which end with those of the same tokens; (B, H, T, K)."""
         steps, earlier = q.shape[2], k.shape[2] - q.shape[2]
         padded = cache is not None and cache.padding is not None
         if self.window is not None and steps > BLOCKS * self.window and not earlier and not padded:
@@ -103,7 +105,7 @@ class Attention(Mixer):
     def _mask(self, kept: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
         """Mark the keys (columns) that each new token (row) sees; None: all up to itself.
 
-        (T, S), or (B, 1, T, S) if the batch has padding.
+        (T, S), or (B, 1, T, S) with padding.
         """
         narrow = self.window is not None and kept + steps > self.window
         padding = cache.padding if cache is not None else None
@@ -118,7 +120,7 @@ class Attention(Mixer):
         return mask & (places >= padding.to(device)[:, None])[:, None, None]
 
     def _angles(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine of positions: (T, K / 2), or (B, 1, T, K / 2) for positions (B, T)."""
+        """Return cosine and sine, (T, K / 2) or (B, 1, T, K / 2)."""
         half = self.head_dim // 2
         frequencies = self.theta ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
         places = positions if positions.ndim == 1 else positions[:, None]
@@ -127,7 +129,7 @@ class Attention(Mixer):
 
 
 def of_layer(chosen: T | list[T] | tuple[T, ...], layer: int) -> T:
-    """Return a layer's value of a setting that may be a list repeated over the layers."""
+    """Return a layer's value of a setting, which may be a repeated list."""
     return chosen[layer % len(chosen)] if isinstance(chosen, (list, tuple)) else chosen
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # settings are checked against the mixers, and need not wait 
 
 
 class Mixer(nn.Module):
-    """A module `(x: (B, T, D), cache) -> (B, T, D)` in which tokens see earlier ones.
+    """A module `(x: (B, T, D), cache) -> (B, T, D)`; tokens see earlier ones.
 
     Without a cache it runs in parallel. With one it continues from its layer's state, after the first call one token at a time. Its own
-    parameters must broadcast over (B, T, ...): in stacked models they are (B, 1, ...) (`stacked.py`).
+    parameters must broadcast over (B, T, ...): in stacked models they are (B, 1, ...).
     """
 
     uses: ClassVar[frozenset[str]] = frozenset()
@@ -43,7 +43,6 @@ class Mixer(nn.Module):
     """Number of tokens that it sees, if limited."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        """Make the mixer of a layer, whose number is its key in the cache."""
         super().__init__()
         self.layer = layer
 
@@ -79,7 +78,7 @@ class Mixer(nn.Module):
         return 0, 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count a token's operations besides products with weights: fixed, and per token of the sequence."""
+        """Count a token's operations without weights: fixed, and per token of the sequence."""
         return 0.0, 0.0
 
     def read_state(self, cache: MixerCache | None) -> Tensor | None:
@@ -95,9 +94,9 @@ MIXERS: Registry[type[Mixer]] = Registry("mixer")
 
 
 def in_chunks(most: int, dim: int, *tensors: Tensor | None) -> list[Any]:
-    """Cut T steps along `dim` into equal chunks of at most `most`, (..., chunks, S, ...).
+    """Cut T steps along `dim` into equal chunks of at most `most` steps.
 
-    The last chunk is padded with zeros.
+    Returns (..., chunks, S, ...), padded with zeros.
     """
     steps = next(x.shape[dim] for x in tensors if x is not None)
     size = -(-steps // max(1, -(-steps // most))) or 1

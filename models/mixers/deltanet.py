@@ -4,16 +4,14 @@
 
 DeltaNet (Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight programmers", 2021) has one generalised Householder
 matrix per token; chunks are as in Yang et al., "Parallelizing linear Transformers with the delta rule over sequence length", 2024,
-section 3. Gated DeltaNet adds a decay a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct takes n
-steps per token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025): n reflections make any
-permutation of n + 1 items. Eigenvalues of the transition are in [0, a] for beta in (0, 1), and in [-a, a] for beta in (0, 2) (Grazzi et
-al., 2024), where one step can be a reflection.
+section 3. Gated DeltaNet decays, a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct takes n steps
+per token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025). For beta in (0, 1) eigenvalues are in
+[0, a]; for beta in (0, 2) in [-a, a], where a step can be a reflection (Grazzi et al., 2024).
 
-Output gates and the width of values are as in flash-linear-attention (`fla/layers`: delta_net, gated_deltanet, gated_deltaproduct).
-Differences: keys are as wide as the model (Gated DeltaNet's authors: 3/4), convolution and beta have biases, queries are not scaled,
-which the output norm undoes, and DeltaProduct has no decay.
+Gates and value widths are as in flash-linear-attention (`fla/layers`). Here keys are as wide as the model (Gated DeltaNet's authors:
+3/4), convolution and beta have biases, queries are not scaled, which the output norm undoes, and DeltaProduct has no decay.
 
-Letters: `q`, `k`, `v`, `beta`, `g` the log of the decay. Shapes: B batch, H heads, T time, K and V a head's key and value channels.
+Letters: `q`, `k`, `v`, `beta`, `g` log decay. Shapes: B batch, H heads, T time, K and V a head's key and value channels.
 """
 
 from __future__ import annotations
@@ -41,9 +39,9 @@ CHUNK = 32
 def delta_rule_recurrent(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None = None, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the recurrence: q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T).
+    """Compute the recurrence; returns outputs (B, H, T, V) and the final state.
 
-    `state` is S transposed, (B, H, K, V). Returns outputs (B, H, T, V) and the final state.
+    q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T); `state` is S transposed, (B, H, K, V).
     """
     batch, heads, steps, key_dim = k.shape
     if state is None:
@@ -70,8 +68,8 @@ def delta_rule_chunked(
 ) -> tuple[Tensor, Tensor]:
     """Compute `delta_rule_recurrent` in parallel inside chunks.
 
-    With c_t the decay from the chunk's start to t and D_ts = c_t / c_s, the corrected values u of a chunk satisfy (I + tril(diag(beta)
-    (K K^T * D), -1)) u = diag(beta) (V - diag(c) K S_0).
+    With c_t the decay since the chunk's start and D_ts = c_t / c_s, the corrected values u satisfy (I + tril(diag(beta) (K K^T * D),
+    -1)) u = diag(beta) (V - diag(c) K S_0).
     """
     batch, heads, steps, key_dim = k.shape
     q, k, v, beta, g = in_chunks(chunk, 2, q, k, v, beta, g)  # padded: beta = 0 and g = 0 leave the state alone
@@ -110,7 +108,7 @@ def delta_rule_chunked(
 def delta_rule(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Compute n >= 1 steps of the rule per token, by a kernel or in PyTorch.
+    """Compute n >= 1 steps per token, by a kernel or in PyTorch.
 
     q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V). Returns outputs and the final
     state in float32. Kernels compute in the precision of `v`.
@@ -143,7 +141,7 @@ def _every_step(
 
 
 def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Convert for flash-linear-attention: time before heads, q and k in v's precision, beta in float32.
+    """Convert inputs for flash-linear-attention, with time before heads.
 
     Rounding changes |k|, and so the eigenvalue 1 - beta |k|^2; beta corrects that.
     """
@@ -158,7 +156,6 @@ def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Ten
 
 
 def _product(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """Call a kernel of n steps per token, with T outputs."""
     n = k.shape[2] // q.shape[2]
     query, key, value, written = _rounded(q, k, v, beta)
     decay = g.transpose(1, 2).contiguous() if g is not None else None
@@ -175,7 +172,7 @@ def _plain(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: 
 
 
 def _decaying(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """Call the gated kernel; with g = 0 it computes the plain rule, which has no kernel in float32."""
+    """Call the gated kernel, which without g computes the plain rule also in float32."""
     n = k.shape[2] // q.shape[2]
     q, k, v, beta, g = _every_step(q, k, v, beta, g)
     query, key, value, written = _rounded(q, k, v, beta)
@@ -194,7 +191,6 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state
 
 
 def _example(draw: Draw, keys: int, values: int, n: int, gated: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernels, with keys and queries as the mixers compute them."""
     q, k = (
         F.normalize(draw.normal(1, 2, steps, keys, dtype=torch.float32), dim=-1)
         for steps in (STEPS // n, STEPS // n * n)
@@ -294,7 +290,7 @@ class DeltaNet(Mixer):
         return self.heads * self.head_dims[0] * self.head_dims[1], 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: reading and correction (2 each) per step, decay, output (2)."""
+        """Count per number of the state: 4 per step, decay, output (2)."""
         return (4.0 * self.num_householder + self.gated + 2.0) * self.state_floats()[0], 0.0
 
     def _beta(self, x: Tensor) -> Tensor:
@@ -317,7 +313,7 @@ class GatedDeltaNet(DeltaNet):
 
 @MIXERS.register("deltaproduct")
 class DeltaProduct(DeltaNet):
-    """DeltaNet with several Householder steps for each token."""
+    """DeltaNet with several Householder steps per token."""
 
     uses = DeltaNet.uses | {"num_householder"}
     wide = True

@@ -2,9 +2,9 @@
 
     y_i = sum_j softmax_j(k_j^T H_{j+1} ... H_i q_i / sqrt(K)) v_j,    H_t = I - beta_t w_t w_t^T
 
-Yang et al., "PaTH attention", 2025 (arXiv 2505.16381). Each new token t multiplies all earlier keys by H_t; decoding is then an
-ordinary softmax over transformed keys. In a chunk, products of H are a triangular system (UT transform; sections 3.2 and 3.3). With
-beta in (0, 2) no product has a norm above 1.
+Yang et al., "PaTH attention", 2025 (arXiv 2505.16381). A token t multiplies all earlier keys by H_t; decoding is then an ordinary
+softmax. In a chunk, products of H are a triangular system (UT transform; sections 3.2 and 3.3). With beta in (0, 2) no product has a
+norm above 1.
 
 Shapes: B batch, H heads, T time, P earlier tokens, K and V a head's key and value channels, S a chunk's length.
 """
@@ -41,8 +41,8 @@ WINDOW = 3
 class PaTHAttention(Mixer):
     """Attention whose keys are transformed by every later token (Yang et al., 2025).
 
-    As in flash-linear-attention (`fla/layers/path_attn.py`), w is a low-rank projection, convolved and normalised in each head; here
-    the convolution has a bias. beta is in (0, 2) as published, or in (0, 1) with `eigenvalues` positive. The forget gate of PaTH-FoX is
+    w is a low-rank projection, convolved and normalised in each head (flash-linear-attention, `fla/layers/path_attn.py`); here the
+    convolution has a bias. beta is in (0, 2) as published, or in (0, 1) with `eigenvalues` positive. The forget gate of PaTH-FoX is
     left out. There is no window, since past keys depend on all later tokens.
     """
 
@@ -86,7 +86,7 @@ class PaTHAttention(Mixer):
         return 0, 2 * self.heads * self.head_dim
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count as for attention, and the transformation of every earlier key."""
+        """Count as for attention, and the transformation of every key."""
         return 0.0, 2.0 * self.state_floats()[1] + 4.0 * self.heads * self.head_dim
 
 
@@ -101,10 +101,10 @@ def attend_chunked(
     real: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Attend in chunks: q, k, w (B, H, T, K), |w| = 1, v (B, H, T, V), beta (B, H, T).
+    """Attend in chunks, and transform all keys.
 
-    `keys` (B, H, P, K), transformed by earlier tokens, and `values` (B, H, P, V); `real` (B, 1, 1, P): which are no padding, by default
-    all. Returns outputs (B, H, T, V) and all keys (B, H, P + T, K) after the last token.
+    q, k, w (B, H, T, K), |w| = 1, v (B, H, T, V), beta (B, H, T). `keys` (B, H, P, K), transformed by earlier tokens, and `values` (B,
+    H, P, V); `real` (B, 1, 1, P): those that are no padding, by default all. Returns (B, H, T, V) and (B, H, P + T, K).
 
     With L = (I + tril(diag(beta) W W^T, -1))^-1 of a chunk, H_1 ... H_i q_i is row i of Q - tril(Q W^T) L diag(beta) W, and k_j^T
     H_{j+1} ... H_i q_i is element (i, j) of tril(Q K^T) - tril(Q W^T) L tril(diag(beta) W K^T, -1).
@@ -154,9 +154,9 @@ def attend(
     values: Tensor | None = None,
     real: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attend by a kernel or in chunks, with shapes as in `attend_chunked`.
+    """Attend by a kernel or in PyTorch, with shapes as in `attend_chunked`.
 
-    Keys are returned in float32, since every token changes them and rounding errors would accumulate.
+    Keys are returned in float32, since rounding errors of every token would accumulate.
     """
     fast = kernel("path_attention", v.dtype, q, k, v, w, beta, keys, values, real)
     if fast is not None:
@@ -168,9 +168,9 @@ def attend(
 def _parallel(
     function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
-    """Call the kernel, with time before heads, and w and beta in float32.
+    """Call the kernel, with time before heads.
 
-    The kernel holds w in float16 between chunks; for wide heads in float32 its error exceeds the limit.
+    It holds w in float16 between chunks; for wide heads in float32 its error exceeds the limit.
     """
     q, k, v = (x.to(v.dtype).transpose(1, 2).contiguous() for x in (q, k, v))
     w, beta = (x.float().transpose(1, 2).contiguous() for x in (w, beta))
@@ -183,7 +183,6 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, keys: Any, v
 
 
 def _example(draw: Draw, width: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernel, with w as the mixer computes it."""
     q, k, v = (draw.normal(1, 1, STEPS, width) for _ in range(3))
     w = F.normalize(draw.normal(1, 1, STEPS, width, dtype=torch.float32), dim=-1)
     return q, k, v, w, 2 * draw.uniform(1, 1, STEPS), None, None, None

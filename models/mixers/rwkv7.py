@@ -2,12 +2,12 @@
 
     S_t = diag(w_t) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T,    o_t = S_t^T r_t
 
-Peng et al., "RWKV-7 Goose with expressive dynamic state evolution", 2025 (arXiv 2503.14456); the paper's wkv is S transposed. There a =
--kappa and b = kappa * alpha, for a removal key kappa of length 1 and a learning rate alpha per channel. Chunks are solved as for the
-delta rule, but each key channel has its own decay.
+Peng et al., "RWKV-7 Goose with expressive dynamic state evolution", 2025 (arXiv 2503.14456); its wkv is S transposed. a = -kappa and b
+= kappa * alpha, with a removal key kappa of length 1 and a learning rate alpha per channel. Chunks are solved as for the delta rule,
+with a decay per key channel.
 
-Letters: `r` receptance, `g` log of the decay w, `k` and `v` keys and values, `a` and `b` as above. Shapes: B batch, H heads, T time, K
-and V a head's key and value channels, S a chunk's length.
+Letters: `r` receptance, `g` log of the decay w, `k` and `v` keys and values. Shapes: B batch, H heads, T time, K and V a head's key and
+value channels, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ SHIFTED = ("r", "w", "k", "v", "a", "g")
 
 
 class LowRank(nn.Module):
-    """A projection (..., D) -> (..., D) of rank `scale` sqrt(D), rounded to a multiple of 32, at least 32.
+    """A projection (..., D) -> (..., D) through few channels, starting as its bias.
 
-    The first weights start at zero; the second are orthogonal, with a gain of at least 0.1.
+    The rank is `scale` sqrt(D), rounded to a multiple of 32, at least 32.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class RWKV7(Mixer):
     """RWKV-7 time mixing: token shift, low-rank gates, `wkv`, head norm and bonus.
 
     With kappa = k * k_k, normalised in each head, k (1 + k_a (a - 1)) is written and the content along kappa removed. w is in
-    (exp(-e^-0.5), 1) = (0.545, 1) and a in (0, 1), so the transition diag(w) - kappa^T (a * kappa) has eigenvalues between -0.455 and
-    1: it is similar to the symmetric diag(w) - z^T z with z = sqrt(a) * kappa. Ranks and initial values are the authors' (RWKV-LM, v7;
-    `fla/layers/rwkv7.py`). There is no value residual, which would cross layers, and the MLP is the decoder's.
+    (exp(-e^-0.5), 1) = (0.545, 1) and a in (0, 1), so the transition diag(w) - kappa^T (a * kappa) has eigenvalues in (-0.455, 1): it
+    is similar to diag(w) - z^T z with z = sqrt(a) * kappa. Ranks and initial values are the authors' (RWKV-LM, v7;
+    `fla/layers/rwkv7.py`). The value residual, which would cross layers, is left out.
     """
 
     uses = frozenset({"num_attention_heads"})
@@ -133,11 +133,10 @@ class RWKV7(Mixer):
         return self.heads * self.head_dim**2, 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: removal, its addition, writing (2 each), decay, output (2)."""
+        """Count per number of the state: removal, its addition, writing, output (2 each), decay."""
         return 9.0 * self.state_floats()[0], 0.0
 
     def _before(self, x: Tensor, cache: MixerCache | None) -> Tensor:
-        """Return each token's predecessor, (B, T, D): zero before the first, or the cache's last."""
         if cache is None:
             return F.pad(x, (0, 0, 1, -1))
         read = cache.update_conv_state(x.transpose(1, 2), self.layer, conv_kernel_size=1)
@@ -150,9 +149,9 @@ class RWKV7(Mixer):
 def wkv_recurrent(
     r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the recurrence: r, g, k, a, b (B, H, T, K), v (B, H, T, V), state (B, H, K, V).
+    """Compute the recurrence; returns outputs (B, H, T, V) and the final state.
 
-    Returns outputs (B, H, T, V) and the final state.
+    r, g, k, a, b (B, H, T, K), v (B, H, T, V), state (B, H, K, V).
     """
     if state is None:
         state = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
@@ -177,9 +176,9 @@ def wkv_chunked(
 ) -> tuple[Tensor, Tensor]:
     """Compute `wkv_recurrent` in parallel inside chunks; g is in [`LOWEST`, 0].
 
-    With c_t the decay from the chunk's start to t, the removed u_t = S_{t-1}^T a_t satisfies (I - tril(A B^T, -1)) u = tril(A K^T, -1)
-    V + (a_t c_{t-1})^T S_0, where A has rows a_t c_{t-1}, and B and K have rows b_s / c_s and k_s / c_s. Decays count from the chunk's
-    middle, to stay within float32.
+    With c_t the decay since the chunk's start, the removed u_t = S_{t-1}^T a_t satisfies (I - tril(A B^T, -1)) u = tril(A K^T, -1) V +
+    (a_t c_{t-1})^T S_0, where A has rows a_t c_{t-1}, B rows b_s / c_s and K rows k_s / c_s. Decays count from the chunk's middle, to
+    stay within float32.
     """
     steps = k.shape[2]
     # (B, H, chunks, S, K or V), padded: nothing decays, is removed or written.
@@ -238,7 +237,6 @@ def _reference(
 def _chunk(
     function: Callable[..., Any], r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Any
 ) -> Any:
-    """Call the kernel, with time before heads, all but the decay in v's precision."""
     parts = [x.to(v.dtype).transpose(1, 2).contiguous() for x in (r, k, v, a, b)]
     decay = g.float().transpose(1, 2).contiguous()
     given = {"scale": 1.0, "initial_state": state, "output_final_state": True, "lower_bound": LOWEST}
@@ -251,7 +249,6 @@ def _fits(r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, stat
 
 
 def _example(draw: Draw, keys: int, values: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernel, with removal keys as the mixer computes them."""
     removed = F.normalize(draw.normal(1, 2, STEPS, keys, dtype=torch.float32), dim=-1)
     g, rate = LOWEST * draw.uniform(1, 2, STEPS, keys), draw.uniform(1, 2, STEPS, keys)
     r, k = draw.normal(1, 2, STEPS, keys), draw.normal(1, 2, STEPS, keys)

@@ -47,7 +47,7 @@ def _reference(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) 
 
 
 def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    """Convolve T tokens after `kernel - 1` earlier ones, (B, kernel - 1 + T, C)."""
+    """Convolve T tokens after earlier ones, (B, kernel - 1 + T, C)."""
     steps = window.shape[1] - weight.shape[1] + 1
     if window.device.type == "cpu":  # where a product for each of the few places is quicker
         mixed = bias
@@ -60,8 +60,8 @@ def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activat
 
 
 def _compiled(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    """Call causal-conv1d, whose channels-last form needs counts and strides divisible by 8."""
     dtype, x = x.dtype, x.transpose(1, 2)
+    # Its channels-last form needs counts and strides divisible by 8.
     if x.shape[1] % 8 or x.stride(0) % 8 or x.stride(2) % 8:
         x = x.contiguous()
     y: Tensor = function(x, weight.to(dtype), bias.to(dtype), activation=activation)
@@ -78,8 +78,7 @@ def _any(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> boo
 
 
 def _example(draw: Draw, channels: int, kernel: int, activated: int) -> tuple[Any, ...]:
-    """Draw some columns of a wider projection, as the state-space mixers pass it."""
-    x = draw.normal(1, 128, channels + 4)[..., :channels]
+    x = draw.normal(1, 128, channels + 4)[..., :channels]  # part of a projection, as in the state-space mixers
     weight, bias = draw.normal(channels, kernel), draw.normal(channels)
     return x, weight, bias, "silu" if activated else None
 

@@ -1,8 +1,8 @@
-"""Scans of state-space mixers: h_t = a_t h_{t-1} + step_t b_t u_t^T, y_t = c_t h_t.
+"""Scans of state-space mixers: h_t = a_t h_{t-1} + step_t b_t u_t^T.
 
-The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters: `u` inputs, `step` step sizes
-(Delta), `a` rates A (negative), `b` and `c` input and output maps, `h` the state. Shapes: B batch, T time, D channels, H heads, P
-channels of a head, N state dimension, S a chunk's length.
+The output is y_t = c_t h_t. The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters:
+`u` inputs, `step` step sizes (Delta), `a` rates A (negative), `b` and `c` input and output maps, `h` the state. Shapes: B batch, T
+time, D channels, H heads, P channels of a head, N state dimension, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class _SelectiveScan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, h: Tensor) -> Any:
-        """Scan u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N).
+        """Scan over time; returns y and the last h.
 
-        Returns y and the last h.
+        u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N).
         """
         states = u.new_empty(u.shape[0], *h.shape)
         weighted, first = step * u, h
@@ -79,7 +79,7 @@ def selective_scan(
 ) -> tuple[Tensor, Tensor]:
     """Compute Mamba's scan by a kernel or in PyTorch.
 
-    u, step (B, T, D), a (D, N) or (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state, which has no
+    u, step (B, T, D), a (D, N) or (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state, without
     gradient from mamba-ssm's kernel.
     """
     fast = kernel("selective_scan", u.dtype, u, step, a, b, c, signed, state)
@@ -183,7 +183,7 @@ def chunked_duality(
 
 
 def _mamba(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, *_: Any) -> Any:
-    """Call mamba-ssm in float32, which costs no speed: it uses no tensor cores."""
+    # In float32, which costs no speed: mamba-ssm uses no tensor cores.
     first, second, third, fourth = (x.float().transpose(1, 2).contiguous() for x in (u, step, b, c))
     y, last = function(first, second, a.contiguous(), third, fourth, return_last_state=True)
     return y.transpose(1, 2), last
@@ -194,7 +194,7 @@ def _elementwise(
 ) -> tuple[Tensor, Tensor]:
     """Scan every number of the state on its own, h_t = a_t h_{t-1} + x_t.
 
-    The kernel needs memory for the state of all tokens, so channels go in groups, recomputed in the backward pass.
+    To save memory, groups of channels are recomputed in the backward pass.
     """
     u, step, b, c = (x.float() for x in (u, step, b, c))
     channels = max(1, min(u.shape[-1], ELEMENTS // (u.shape[0] * u.shape[1] * a.shape[-1])))
@@ -223,7 +223,7 @@ def _duality(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b
 def _simple_attention(
     function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
 ) -> tuple[Tensor, Tensor]:
-    """Compute linear attention with one decay per head: queries c, keys b, values step times u."""
+    """Compute linear attention with queries c, keys b, values step times u."""
     exponent, sign = log_transition(step * a, signed)
     values, signs = step[..., None] * u, None
     if sign is not None:
@@ -244,7 +244,7 @@ def _published(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed:
 
 
 def _scan_example(draw: Draw, channels: int, size: int, signed: int) -> tuple[Any, ...]:
-    """Draw the mixer's initial rates, and steps of which some make signed transitions negative."""
+    """Draw the mixer's initial rates, and steps that make some signed transitions negative."""
     step = F.softplus(2 * draw.normal(1, STEPS, channels, dtype=torch.float32) - 2)
     rates = -torch.arange(1.0, size + 1, device=draw.device, dtype=torch.float32).repeat(channels, 1)
     b, c = draw.normal(1, STEPS, size), draw.normal(1, STEPS, size)

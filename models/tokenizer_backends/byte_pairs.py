@@ -27,7 +27,7 @@ from remedy.models.tokenizer_backends.base import (
 
 log = logging.getLogger(__name__)
 TRAINING_EXAMPLES = 1000
-"""How many training examples a vocabulary is learnt from."""
+"""Number of training examples from which a vocabulary is trained."""
 # Where `make llama3` puts the vocabulary: on no import path, since its package brings a package `models`.
 INSTALLED = Path(sys.prefix, "llama3", "llama_models", "llama3", "tokenizer.model")
 _SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -61,7 +61,7 @@ class BytePairSettings(SubwordSettings):
 
 
 class BytePairs(SubwordBackend):
-    """Byte-level BPE with special tokens above the trained vocabulary, outside the text model."""
+    """Byte-level BPE, with special tokens as ids above the trained vocabulary."""
 
     def __init__(self, model: tokenizers.Tokenizer) -> None:
         self.model = model
@@ -121,9 +121,9 @@ class Llama3Settings(SubwordSettings):
 
 
 class Llama3(SubwordBackend):
-    """The Llama-3 vocabulary from a file of `token rank` lines, with the trace tokens of `facebook/cwm`.
+    """The Llama-3 vocabulary from a file of `token rank` lines, with `facebook/cwm`'s trace tokens.
 
-    The pattern that splits text is that of Meta's `llama_models.llama3.tokenizer`.
+    Text is split by the pattern of Meta's `llama_models.llama3.tokenizer`.
     """
 
     size = _SIZE

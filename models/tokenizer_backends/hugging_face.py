@@ -22,7 +22,7 @@ ROLES = {
     "eos_token": Special.END_OF_TEXT,
     "pad_token": Special.PAD,
 }
-"""What Transformers calls the tokens that it puts before, behind and beside a text."""
+"""Transformers' names of the tokens that begin, end and pad a text."""
 
 
 @TOKENIZERS.register("hf")
@@ -56,7 +56,7 @@ class HuggingFaceSettings(SubwordSettings):
 class HuggingFace(SubwordBackend):
     """A pretrained tokenizer, to which missing trace tokens are added.
 
-    A trace begins with the tokenizer's own token for that, if any, and the saved tokenizer ends and pads as traces do.
+    A trace begins with the tokenizer's own first token, if any; the saved tokenizer ends and pads as traces do.
     """
 
     exact = False

@@ -5,5 +5,5 @@ Importing this package registers the decoder with Transformers' Auto classes.
 
 import os
 
-# Transformers may ask a hub for compute kernels while it is imported; nothing here may depend on that answer.
+# Without it Transformers may download and run kernels of a hub.
 os.environ.setdefault("USE_HUB_KERNELS", "0")

@@ -42,7 +42,7 @@ class GrowingCache(Cache):
 
 def _appended(past: Tensor, new: Tensor) -> Tensor:
     (batch, heads, length, width), count = past.shape, new.shape[2]
-    # The memory is that of a buffer as it is made below, and of nothing else, if its size says the same as the strides.
+    # If its size agrees with the strides, the storage is a buffer made below, and nothing else.
     room = past.untyped_storage().nbytes() // (past.element_size() * batch * heads * width)
     start = past.storage_offset() // width
     strides = (heads * room * width, room * width, width, 1)
@@ -126,7 +126,7 @@ class MixerCache(GrowingCache):
         layer.keys = keys
 
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        # The base class answers only once a convolution window exists, which GRU and LSTM do not have.
+        # The base class returns None until a convolution window exists, which GRU and LSTM never have.
         layer: Any = self.layers[layer_idx]
         state: Tensor | None = layer.recurrent_states[state_idx]
         return state
@@ -165,7 +165,7 @@ class Cut(NamedTuple):
             x, ends = F.pad(x, (missing, 0) if dim == -1 else (0, 0, missing, 0)), [end + missing for end in ends]
         last = max(ends)
         tail = x.narrow(dim, last - width, width)
-        for end in set(ends) - {last}:  # the other rows stay in place: to gather all of them takes three times as long
+        for end in set(ends) - {last}:  # only these rows are copied: gathering all takes three times as long
             rows = [row for row, row_end in enumerate(ends) if row_end == end]
             available = min(width, end)
             tail.narrow(dim, width - available, available)[rows] = x.narrow(dim, end - available, available)[rows]
@@ -249,7 +249,7 @@ def _rebuilt(
     return other
 
 
-# Share of the free memory for caches: there are those before and after a call, and a third copy to join, part or cut them.
+# Share of free memory for caches: those before and after a call, and a copy to join, select or crop them.
 SHARE = 0.25
 
 

@@ -53,7 +53,7 @@ def write_card(folder: Path) -> Path:
         pipeline_tag="text-generation",
         tags=[file_name(tag) for tag in tags],
         base_model=base if relation else None,
-        base_model_relation=relation,  # what is None is left out
+        base_model_relation=relation,  # None is left out
     )
     public = without_paths(written)
     base, section, data = (public.get("model") or {}).get("name_or_path"), public.get("model") or {}, public["data"]

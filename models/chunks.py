@@ -155,7 +155,9 @@ class ChunkReader:
         width = max(reads)
         keep = width - min(read - chunks[row].guesses - 1 for row, read in zip(rows, reads))
         cache = before = None
-        if self.kind is Kind.PLAIN or (fresh and not crops and len(set(reads)) > 1):  # no cache could be kept
+        if self.kind is Kind.PLAIN or (
+            fresh and not crops and len(set(reads)) > 1
+        ):  # the first chunks of a COPY cache must have one length
             logits = self._model.parallel(self._padded([chunks[row].tokens for row in rows], width), keep)
         else:
             if not fresh:

@@ -249,10 +249,10 @@ def matched(settings: DecoderSettings) -> Matched:
 
 
 def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:
-    from remedy.models.decoder import Block  # waits for Transformers, which other settings need not
+    from remedy.models.decoder import Block  # imports Transformers, which takes seconds
 
     config: Any = SimpleNamespace(**settings.resolved(chosen), rms_norm_eps=1e-5)
-    with torch.device("meta"):  # shapes alone
+    with torch.device("meta"):  # only shapes
         layers = [Block(config, layer) for layer in range(config.num_hidden_layers)]
     if match.of == "parameters":
         return sum(parameter.numel() for block in layers for parameter in block.parameters()), False

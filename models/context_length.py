@@ -11,7 +11,7 @@ from remedy.settings import UserError
 
 SETTINGS = ("max_position_embeddings", "n_positions", "n_ctx", "context_length", "max_seq_len", "seq_length")
 """Names of this length in Transformers' configurations."""
-_SPARE = 8  # further rows that a table of positions may have: OPT's has two
+_SPARE = 8  # extra rows in a table of positions: OPT has two
 
 
 class ContextLimit(NamedTuple):

@@ -46,7 +46,7 @@ def keep_freed_memory() -> None:
     if platform.libc_ver()[0] != "glibc":
         return
     library = ctypes.CDLL(None)
-    for parameter, value in ((-1, -1), (-4, 0)):  # malloc.h: M_TRIM_THRESHOLD, as high as can be; M_MMAP_MAX
+    for parameter, value in ((-1, -1), (-4, 0)):  # malloc.h: M_TRIM_THRESHOLD, unlimited; M_MMAP_MAX
         library.mallopt(parameter, value)
 
 
@@ -111,7 +111,7 @@ def _blocks(mask: Tensor, tokens: int) -> list[Block]:
             queries = slice(start, min(start + QUERIES, tokens))
             keys = mask_of_all[..., queries, :].flatten(0, -2).any(0).nonzero()
             begin, end = (int(keys.amin()), int(keys.amax()) + 1) if len(keys) else (0, 1)
-            seen = mask_of_all[..., queries, begin:end].clone()  # a view would hold the mask, and be held by it
+            seen = mask_of_all[..., queries, begin:end].clone()  # a view would keep the mask alive, and BLOCKS forever
             added = torch.zeros(seen.shape, dtype=torch.bfloat16).masked_fill_(~seen, torch.finfo(torch.bfloat16).min)
             found.append((queries, slice(begin, end), seen, added))
         BLOCKS[mask] = found
@@ -147,7 +147,7 @@ class _Attention(torch.autograd.Function):
         by_query = torch.empty_like(query)
         by_key, by_value = (torch.zeros(part.shape) for part in (all_keys, all_values))
         for queries, keys, seen, added in ctx.blocks:
-            # Who sees nothing attends to nothing. Queries that share a head of keys are rows of one matrix.
+            # Queries without keys get no gradient. Queries that share a key head are rows of one matrix.
             given = gradient.transpose(1, 2)[:, :, queries]
             given = (given * seen.any(-1, keepdim=True)).reshape(len(all_keys), -1, value.shape[-1])
             asked = (query[:, :, queries] * ctx.scale).reshape(len(all_keys), -1, query.shape[-1])

@@ -157,7 +157,7 @@ def _mixing(model: CausalLM) -> TokenCost | None:
         return None
     window: int = getattr(config, "sliding_window", None) or 0
     kinds = getattr(config, "layer_types", None)
-    if kinds is None:  # of older architectures all layers have the window, if there is one
+    if kinds is None:  # older architectures: all layers have the window, if any
         kinds = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     if not set(kinds) <= {"full_attention", "sliding_attention"}:
         return None

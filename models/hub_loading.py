@@ -25,7 +25,7 @@ from remedy.settings import UserError
 T = TypeVar("T")
 MADE = Path("pretrained/smollm2")
 """Folder that `make pretrained` makes."""
-MOST_BYTES = 1 << 26  # of a file beside weights, which is read whole: the largest tokenizers have 40 MB
+MOST_BYTES = 1 << 26  # of a file beside weights, read into memory: the largest tokenizers have 40 MB
 _LAYERS = re.compile("(layer|block)s?$")
 _LARGE = re.compile("vocab|position|token|theta|base|size|len|ctx|window|dim|seed|param|factor|scale")
 """Keys of sizes, which a model's files have to hold, and of numbers that take no memory."""
@@ -33,7 +33,7 @@ PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
 _WHERE_THERE_IS_ONE = {
     f"_raise_exceptions_for_{why}": False for why in ("missing_entries", "connection_errors", "gated_repo")
 }
-# Most weights for each byte of a file: half a byte each, eight times over for tied tables and modules that replace others.
+# Most weights per byte of files: two 4-bit weights, and a factor of 8 for tied tables and replaced modules.
 WEIGHTS = 16
 
 
@@ -56,11 +56,11 @@ def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) ->
         return load()
     except (MemoryError, UserError):
         raise
-    except BaseException as error:  # of any kind: the files decide which of Transformers' lines comes upon them
-        # A panic of a library that is written in Rust has a class that cannot be imported and is no `Exception`.
+    except BaseException as error:  # untrusted files can raise anything
+        # A panic in Rust has a class that cannot be imported and is no `Exception`.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        if isinstance(error, OSError) and error.errno in FULL:  # the disk is to blame, and no file that is read
+        if isinstance(error, OSError) and error.errno in FULL:  # the disk's fault, not the file's
             raise
         raise kind(f"{what} ({_reason(error)})") from None
 
@@ -75,7 +75,7 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
     refuse_vast(name)
     refuse_other_shards(name, what)
     fixed = {"trust_remote_code": False, "use_safetensors": True}
-    seen = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # instead of a report on the terminal
+    seen = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # else Transformers reports on the terminal
     with no_larger_than_its_files(name):
         loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **fixed, **seen, **options))
     model: PreTrainedModel = loaded[0]
@@ -96,13 +96,13 @@ def refuse_vast(name: str) -> None:
     """
     files = {path.name: path for path in Path(name).glob("*") if path.is_file()}
     for path in (files[file] for file in model_files(files) if not file.endswith(".safetensors")):
-        # A link to a file of the kernel's has no size, and perhaps no end.
+        # Links to files such as /dev/zero have size 0 and no end.
         if not 0 < path.stat().st_size <= MOST_BYTES:
             raise UserError(f"{path}: is empty or has more than {MOST_BYTES:,} bytes, so it is not read")
     config: Any = None
-    with contextlib.suppress(Exception):  # whoever reads it next says what is wrong
+    with contextlib.suppress(Exception):  # its next reader reports the error
         config = PretrainedConfig.get_config_dict(name)[0]
-    # Transformers makes a list of as many layers as the configuration says before it builds the first.
+    # Transformers makes a list of all layers before it builds the first.
     for key, value in _entries(config, ""):
         most = 10**4 if _LAYERS.search(key) else math.inf if _LARGE.search(key) else 10**8
         least = 0 if re.search(r"\.n(um)?_\w*layers?$", key) else -math.inf

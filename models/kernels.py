@@ -108,13 +108,17 @@ def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., An
 
 def runs(candidate: Kernel) -> Callable[..., Any]:
     """Import a kernel, to be called with its operation's inputs."""
-    os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")  # else what else is installed chooses fla's kernels
+    os.environ.setdefault(
+        "FLA_DISABLE_BACKEND_DISPATCH", "1"
+    )  # otherwise other installed packages choose fla's kernels
     return partial(candidate.call, getattr(importlib.import_module(candidate.module), candidate.path.split(".")[-1]))
 
 
 def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
     """Try the kernels of operations, once per process; call it before a model is compiled."""
-    if device.type == "cuda" and device.index is None:  # `cuda` alone is another one in another process
+    if (
+        device.type == "cuda" and device.index is None
+    ):  # `cuda` without an index may be another device in the trial's process
         device = torch.device("cuda", torch.cuda.current_device())
     new = {key: use for use in uses if (key := (use.operation, device.type, dtype, use.widths)) not in TRIED}
     asked = {key: OPERATIONS[use.operation].kernels for key, use in new.items()}
@@ -156,10 +160,10 @@ def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtyp
         expected = _results(operation.reference, inputs, torch.float64)
         try:
             far = max(map(_distance, _results(runs(candidate), inputs, None), expected))
-        except Exception as error:  # whatever a package does wrong here, the reference still runs
+        except Exception as error:  # a package may raise anything, and the reference still runs
             first = (str(error).splitlines() or [""])[0]
             return f"{module} does not run ({type(error).__name__}: {first:.120})"
-    if far < LIMITS[dtype]:  # not so for nan either
+    if far < LIMITS[dtype]:  # false for infinity and NaN
         return None
     return f"{module} is {far:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
 

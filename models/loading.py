@@ -35,7 +35,7 @@ from remedy.owner import owned
 from remedy.settings import UserError
 
 TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
-WEIGHTS = 0.75  # of a device's free memory for spread weights: states and logits need the rest
+WEIGHTS = 0.75  # share of a device's free memory for weights; caches and logits need the rest
 
 
 def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder: str | None = None) -> CausalLM:
@@ -114,9 +114,8 @@ def load_checkpoint(
     if load_in_4bit and isinstance(config, DecoderConfig):
         raise UserError(f"load_in_4bit: {path} is a decoder of this project's own, which is read as it is: remove it")
     options: dict[str, Any] = {"dtype": _dtype(device, precision)}
-    if load_in_4bit or tokenizer.vocab_size <= (
-        getattr(config, "vocab_size", None) or 0
-    ):  # rows that are drawn are the same on all devices
+    # New rows are drawn on the CPU, to be the same on all devices.
+    if load_in_4bit or tokenizer.vocab_size <= (getattr(config, "vocab_size", None) or 0):
         options |= _where(options["dtype"], device, device_map, bool(load_in_4bit))
     model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", **options)
     fit_tokenizer(model, tokenizer)
@@ -130,7 +129,7 @@ def load_checkpoint(
 def _where(dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool) -> dict[str, Any]:
     if four_bit:
         return four_bit_options(dtype, device_map or _device(device))
-    # To a GPU at once: processes that load side by side would fill main memory.
+    # Loaded straight to a GPU: parallel processes would fill main memory.
     return {"device_map": {"": _device(device)}} if device_map is None and _device(device) != "cpu" else {}
 
 
@@ -200,7 +199,7 @@ def merge(path: str, out: Path) -> list[str]:
         with writing(out):
             load_adapted(folder, tokenizer).save_pretrained(out)
             tokenizer.save(out)
-        if stored.exists():  # the data that evaluations start from
+        if stored.exists():  # evaluations read the data's settings from it
             replace_file(out / CONFIG_FILE, lambda partial: partial.write_bytes(stored.read_bytes()))
             write_card(out)
         seal_model(out)
@@ -219,12 +218,12 @@ def merge(path: str, out: Path) -> list[str]:
 
 
 def _device(device: str | None) -> str:
-    # With its number: threads of a loader would take the first.
+    # With its index: a loader's threads would use device 0.
     return device or (f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu")
 
 
 def _dtype(device: str | None, precision: str | None) -> torch.dtype | str:
     if precision is not None:
         return PRECISIONS[precision]
-    # On a CPU half precision is no faster in steps of one token, and writes other tokens.
+    # On a CPU half precision is no faster for single tokens, and predicts other tokens.
     return torch.float32 if _device(device) == "cpu" else "auto"

@@ -173,7 +173,7 @@ def recorded_weights(folder: Path) -> str:
 def _sealed_weights(folder: Path) -> dict[str, Any]:
     try:
         files = dict(read_json(folder / SEAL, _CURE)["files"])
-    except (DamagedFile, LookupError, TypeError, ValueError):  # which `check_model` names
+    except (DamagedFile, LookupError, TypeError, ValueError):  # reported by `check_model`
         return {}
     return {name: about for name, about in files.items() if name.endswith(".safetensors")}
 

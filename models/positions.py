@@ -41,7 +41,9 @@ def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | N
     keys = _mix((real * _mix(tokens + places)).sum(1, keepdim=True))
     lengths = real.sum(1, keepdim=True)
     share = _shift(_mix(keys), 11).double() / (1 << 53)
-    drawn = (lengths * (capacity / lengths.double()).clamp(min=1.0) ** share).long()  # (B, 1), from own to capacity
+    drawn = (
+        lengths * (capacity / lengths.double()).clamp(min=1.0) ** share
+    ).long()  # (B, 1), from the row's length to capacity
     scores = _mix(keys + torch.arange(1, length + 1, device=tokens.device) * _GOLDEN)
     order = scores.argsort(1)
     chosen = torch.where(torch.arange(length, device=tokens.device) < drawn, order, length).sort(1).values[:, :width]
@@ -68,7 +70,7 @@ def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache
     Raises:
         ValueError: the mask or the positions are others.
     """
-    if is_tracing(x):  # there are no values to look at
+    if is_tracing(x):  # tracing has no values
         return
     seen = 0 if cache is None else cache.seen
     if mask is not None:
@@ -110,7 +112,7 @@ def has_borders(positions: Tensor) -> bool:
     return bool(again.any())
 
 
-# The shortest example of a group over its longest: less pads more, more makes more groups, computed one after another.
+# Least ratio of lengths in a group: lower pads more, higher makes more groups, which are computed in turn.
 ALIKE = 2 / 3
 
 
@@ -181,8 +183,8 @@ def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     Raises:
         UserError: one example changes the logits of the next.
     """
-    inside: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, and have no or another configuration
-    size = inside.config.get_text_config().vocab_size  # adapters may stand in for the table of embeddings
+    inside: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, without its configuration
+    size = inside.config.get_text_config().vocab_size  # the embeddings may be wrapped by adapters
     first, second = torch.arange(3, 15, device=device) % size, torch.arange(20, 32, device=device) % size
     positions = torch.arange(12, device=device).repeat(1, 2)
     rows = (
@@ -207,7 +209,7 @@ def _refusal(model: Any, pack: int, why: str) -> UserError:
     return UserError(f"train.pack {pack}: Transformers' {model.config.model_type} {why}: set train.pack to 1")
 
 
-# How far another first example may move the second's logits, relative to their norm: an unseen one moves only rounding.
+# Greatest change of the second example's logits by another first one, relative to their norm: only rounding.
 MOVED = 0.01
-# How far these may be from the second's alone, where other shapes round differently in half precision.
+# Greatest distance from the second example alone, where other shapes round differently in half precision.
 FROM_ALONE = 0.2

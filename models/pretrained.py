@@ -49,7 +49,7 @@ def build_pretrained(
     Raises:
         UserError: the model cannot be loaded, or the settings do not work here.
     """
-    if config.load_in_4bit and sharded:  # Transformers loads none
+    if config.load_in_4bit and sharded:  # a limit of Transformers
         raise UserError(
             "model.load_in_4bit: ZeRO-3 cannot divide weights in 4 bits over processes: set train.deepspeed.stage to 2, or "
             "train.deepspeed to null"
@@ -89,7 +89,7 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str
     for settings in (model.config, model.config.get_text_config(decoder=True)):
         for name, token in ids.items():
             setattr(settings, name, token)
-    if (generation := model.generation_config) is None:  # not every model has a configuration for generation
+    if (generation := model.generation_config) is None:
         return []
     model.generation_config = type(generation)(**ids)
     return sorted(generation.to_diff_dict().keys() - model.generation_config.to_diff_dict().keys() - NO_CHOICE)
@@ -132,7 +132,7 @@ def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: li
         adapted = peft.get_peft_model(model, settings)
     except ValueError as error:
         raise UserError(f"model.lora: {' '.join(str(error).split())}") from None
-    # New rows are saved as such: PEFT would write the whole table beside them, for having grown.
+    # PEFT would save the whole resized table beside its new rows.
     adapted.save_pretrained = functools.partial(  # type: ignore[method-assign]
         adapted.save_pretrained, save_embedding_layers=False
     )
@@ -156,7 +156,7 @@ def load_adapted(
 
     what = f"checkpoint {folder}: adapters cannot be read"
     refuse_pickles(folder, what)
-    if not (folder / "adapter_model.safetensors").is_file():  # in whose place PEFT would take a pickle
+    if not (folder / "adapter_model.safetensors").is_file():  # PEFT would unpickle another file
         raise UserError(f"{what} (adapter_model.safetensors is missing)")
     name = str(adapter_settings(folder).base_model_name_or_path)
     model = read_model(name, cannot_load("model", name, "its name"), **{"dtype": dtype, **(options or {})})
@@ -193,7 +193,7 @@ def adapter_settings(folder: Path) -> PeftConfig:
     refuse_vast(str(folder))
     what = f"checkpoint {folder}: {ADAPTER_FILE} cannot be read"
     settings: PeftConfig = read(what, lambda: peft.PeftConfig.from_pretrained(str(folder)))
-    # Ours name layers. A pattern may be a regular expression that never ends.
+    # Our runs name layers. A pattern may be a regular expression that takes forever.
     if (
         not isinstance(settings, peft.LoraConfig)
         or (settings.rank_pattern or settings.alpha_pattern)

@@ -238,7 +238,7 @@ class ModelReader:
 
     def _whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         width = max(map(len, sequences))
-        # Padded with tokens of its own, for which no model looks into its configuration, nor warns.
+        # Padded with the last token: models warn about padding tokens.
         return self.cached.parallel(
             self._ids([[*sequence, *[sequence[-1]] * (width - len(sequence))] for sequence in sequences])
         )
@@ -258,7 +258,7 @@ def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor]) -> Depa
     logprobs, relatives = [], []
     for logits, expected in ((logits.float(), expected.float()) for logits, expected in zip(found, true)):
         logprobs.append((logits.log_softmax(-1) - expected.log_softmax(-1)).abs().max())
-        # A shift of all logits changes no probability.
+        # A shift of all logits does not change probabilities.
         difference = (logits - expected) - (logits - expected).mean(-1, keepdim=True)
         relatives.append((difference.square().mean(-1).sqrt() / expected.std(-1)).max())
     return Departure(float(torch.stack(logprobs).max()), float(torch.stack(relatives).max()))

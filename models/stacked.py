@@ -25,7 +25,7 @@ from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.settings import UserError
 
 IGNORED = -100
-TOLERANCE = 1e-3  # of logits when `stack` tries them: far above rounding, far below another function
+TOLERANCE = 1e-3  # of logits: far above rounding, far below the difference of another function
 
 
 class _Linear(nn.Linear):
@@ -55,13 +55,13 @@ class _GroupNorm(nn.GroupNorm):
 
 class _ShortConvolution(ShortConvolution):
     def forward(self, x: Tensor, cache: MixerCache | None) -> Tensor:
-        weight = next(p for p in self.parameters() if p.ndim == 4).squeeze(2)  # (M, C, k), whichever module holds it
+        weight = next(p for p in self.parameters() if p.ndim == 4).squeeze(2)  # (M, C, k)
         bias = next(p for p in self.parameters() if p.ndim == 2)
         padded = F.pad(x, (0, 0, weight.shape[-1] - 1, 0)).unflatten(0, (len(weight), -1))
         y: Tensor = bias[:, None, None]
         for offset, by_channel in enumerate(weight.unbind(-1)):
             y = torch.addcmul(y, padded[:, :, offset : offset + x.shape[1]], by_channel[:, None, None])
-        y = y.flatten(0, 1).to(x.dtype)  # weights stay in float32 under autocast, and would make it so
+        y = y.flatten(0, 1).to(x.dtype)  # under autocast, float32 weights made it float32
         return F.silu(y) if self.activation == "silu" else y
 
 
@@ -142,7 +142,7 @@ def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
     owner_prefix = ""
     for name, module in stacked.named_modules():
         if owner_prefix and name.startswith(owner_prefix):
-            continue  # its parameters belong to the one around it
+            continue  # the enclosing module uses its parameters
         owner_prefix = ""
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.p:
             raise UserError(f"{name}: drops out at random, and members would not draw what each draws alone")

@@ -31,9 +31,9 @@ from remedy.models.tokenizer_backends import (
 
 FILE = "trace_tokenizer.json"
 """File of a tokenizer in a checkpoint's folder."""
-TRIED = 100  # training examples whose text must come back from ids at once; that of others, when they are read
+TRIED = 100  # training examples checked at build for text that does not come back; others are checked when read
 CACHED = 100_000  # pieces of text whose ids are cached
-LONGEST_CACHED = 200  # characters; longer pieces, such as whole programs, seldom come again
+LONGEST_CACHED = 200  # characters; longer pieces, such as whole programs, seldom recur
 
 
 class Encoded(NamedTuple):
@@ -289,6 +289,6 @@ def load(directory: Path | str) -> TraceTokenizer:
             raise ValueError("its vocabulary is not the one that was stored")
     except FileNotFoundError:
         raise TokenizerError(f"{path}: no tokenizer is stored there") from None
-    except Exception as error:  # whatever a damaged vocabulary does to the libraries that read it
+    except Exception as error:  # a damaged vocabulary can raise anything in the libraries that read it
         raise TokenizerError(f"{path}: damaged tokenizer file: {one_line(str(error))}") from None
     return TraceTokenizer(settings, backend, stored)

@@ -34,7 +34,7 @@ def describe_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch
 def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> dict[str, str]:
     """Return by mixer what computes its operations, and why no kernel does."""
     names = {mixer: name for name, mixer in MIXERS.items()}
-    paths_of: dict[str, dict[str, None]] = {}  # mixers of one name may differ in their widths
+    paths_of: dict[str, dict[str, None]] = {}  # mixers of one name may have different widths
     for layer in layers:
         parts = [f"{use.operation} by {_path(use, device, dtype)}" for use in _uses(layer)]
         paths_of.setdefault(names[type(layer)], {})[", ".join(parts) or layer.own_path(device, dtype)] = None

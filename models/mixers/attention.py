@@ -65,7 +65,7 @@ class Attention(Mixer):
         batch, steps, width = x.shape
         mixed = self.qkv_proj(x)
         if self.convolution is not None:
-            # Not contiguous, the CPU's fast attention does not take it, and is 8 times slower.
+            # The CPU's fast attention needs contiguous tensors; without it attention is 8 times slower.
             mixed = self.convolution(mixed, cache).contiguous()
         q, k, v = mixed.view(batch, steps, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
         if self.q_norm is not None and self.k_norm is not None:
@@ -151,7 +151,7 @@ def windowed_attention(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     k, v = (torch.cat([F.pad(x, (0, 0, 0, 0, 1, 0))[:, :, :-1], x], dim=3) for x in (k, v))
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
     seen = torch.ones(window, 2 * window, dtype=torch.bool, device=q.device).tril(window).triu(1).repeat(blocks, 1, 1)
-    seen[0, :, :window] = False  # before the first block there is nothing
+    seen[0, :, :window] = False  # the first block has none before it
     y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen.repeat(batch, 1, 1)[:, None])
     return (
         y.view(batch, blocks, heads, window, -1)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from remedy.models.kernels import Use
 from remedy.registry import Registry
 
-if TYPE_CHECKING:  # settings are checked against the mixers, and need not wait for Transformers
+if TYPE_CHECKING:  # settings import the mixers, and should not wait for Transformers
     from remedy.models.cache import MixerCache
     from remedy.models.decoder_config import DecoderConfig
 

@@ -72,14 +72,14 @@ def delta_rule_chunked(
     -1)) u = diag(beta) (V - diag(c) K S_0).
     """
     batch, heads, steps, key_dim = k.shape
-    q, k, v, beta, g = in_chunks(chunk, 2, q, k, v, beta, g)  # padded: beta = 0 and g = 0 leave the state alone
+    q, k, v, beta, g = in_chunks(chunk, 2, q, k, v, beta, g)  # padded: beta = 0 and g = 0 keep the state
     beta, size = beta[..., None], k.shape[3]
 
     between = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()  # a product is faster than tril on a CPU
     from_start, to_end, over = k, k, None
     if g is not None:
         total = g.cumsum(-1)
-        # Above the diagonal the difference is positive and may overflow: it is cut before the exponential.
+        # Above the diagonal the difference is positive, and its exponential might overflow.
         between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp() * between
         from_start = total.exp()[..., None] * k
         to_end = (total[..., -1:] - total).exp()[..., None] * k
@@ -95,7 +95,7 @@ def delta_rule_chunked(
     if state is None:
         state = v.new_zeros(batch, heads, key_dim, v.shape[-1])
     outputs = []
-    # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
+    # Unbound at once: an index's backward pass would fill a tensor of the whole sequence for every chunk.
     chunks = zip(*(x.unbind(2) for x in (q, within, u, w, to_end)))
     decays = [None] * q.shape[2] if over is None else over.unbind(2)
     for (query, scores, values, of_state, keys), decay in zip(chunks, decays):
@@ -116,7 +116,7 @@ def delta_rule(
     fast = kernel("delta_rule", v.dtype, q, k, v, beta, g, state)
     if fast is not None:
         return fast(q, k, v, beta, g, state)
-    with torch.autocast(q.device.type, enabled=False):  # errors of half precision would add up over the tokens
+    with torch.autocast(q.device.type, enabled=False):  # half precision's errors would accumulate over the tokens
         return _reference(q.float(), k.float(), v.float(), beta.float(), g, state)
 
 
@@ -215,9 +215,8 @@ OPERATIONS["delta_rule"] = Operation(
 )
 
 
-# How far the sigmoid of `closed` eigenvalues overshoots either end before it is clipped ("hard concrete", Louizos, Welling & Kingma,
-# 2018): a sigmoid alone never reaches them. Their gates leave an end by noise; here the gradient passes as if unclipped
-# (straight through: Bengio, Leonard & Courville, 2013).
+# With `closed` eigenvalues a sigmoid is stretched beyond 0 and 1 by this much and clipped, so that it reaches both ("hard concrete",
+# Louizos, Welling & Kingma, 2018). The gradient ignores the clipping (straight through: Bengio, Leonard & Courville, 2013).
 OVERHANG = 0.01
 
 
@@ -251,7 +250,7 @@ class DeltaNet(Mixer):
         self.convolution = ShortConvolution(sum(self.sizes), layer) if convolved else None
         self.decay_proj = nn.Linear(width, self.heads, bias=False) if self.gated else None
         if self.gated:
-            # As Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
+            # As in Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
             step = torch.exp(torch.rand(self.heads) * math.log(100) + math.log(0.001))
             self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(1, 16).log())
             self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
@@ -268,7 +267,7 @@ class DeltaNet(Mixer):
             part.unflatten(-1, (-1, self.heads, size))
             for part, size in zip(mixed.split(self.sizes, dim=-1), (self.head_dims[0], *self.head_dims))
         )
-        # In float32: a rounded key is no unit vector, and a reflection by it none.
+        # In float32: a rounded key is no unit vector, and its step no reflection.
         q, k = F.normalize(q.float(), dim=-1), F.normalize(k.float(), dim=-1)
         beta = self._beta(x).unflatten(-1, (self.num_householder, self.heads))
         g = None
@@ -297,9 +296,8 @@ class DeltaNet(Mixer):
         share = torch.sigmoid(self.beta_proj(x).float())
         if self.overhang:
             share = share * (1 + 2 * self.overhang) - self.overhang
-            share = (
-                share + (share.clamp(0, 1) - share).detach()
-            )  # clipped, with the gradient of what was: an end is no trap
+            # Clipped, with the gradient of the unclipped value: a clipped gate still learns.
+            share = share + (share.clamp(0, 1) - share).detach()
         return self.beta_max * share
 
 

@@ -67,9 +67,7 @@ class PaTHAttention(Mixer):
             part.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
             for part in (*self.qkv_proj(x).chunk(3, dim=-1), w)
         )
-        w = F.normalize(
-            w.float(), dim=-1
-        )  # in float32: a rounded line is no unit vector, and a reflection along it none
+        w = F.normalize(w.float(), dim=-1)  # in float32: rounded, w is no unit vector, and H no reflection
         beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).transpose(1, 2)
         if cache is None:
             y, _ = attend(q, k, v, w, beta)
@@ -111,7 +109,7 @@ def attend_chunked(
     """
     steps, width = q.shape[2:]
     past = 0 if keys is None else keys.shape[2]
-    # (B, H, chunks, S, K), padded: nothing is turned; what they read is dropped, and nobody reads them.
+    # (B, H, chunks, S, K), padded: beta = 0 changes no key, and outputs of padding are dropped.
     q, k, v, w, beta = in_chunks(chunk, 2, q * width**-0.5, k, v, w, beta)
     all_values, size = v.flatten(2, 3), k.shape[3]
     all_values = all_values if values is None else torch.cat([values, all_values], 2)
@@ -132,7 +130,7 @@ def attend_chunked(
     if keys is None:
         keys = k.new_zeros(*k.shape[:2], 0, width)
     outputs = []
-    # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
+    # Unbound at once: an index's backward pass would fill a tensor of the whole sequence for every chunk.
     for number, parts in enumerate(zip(*(x.unbind(2) for x in (from_start, own_scores, over, w, at_end)))):
         query, scores, over_chunk, lines, new = parts
         earlier = query @ keys.transpose(-1, -2)

@@ -108,7 +108,7 @@ class RWKV7(Mixer):
         before = self._before(x, cache) - x
         shifted = {name: x + before * getattr(self, f"shift_{name}") for name in SHIFTED}
         r, k, v = self.r_proj(shifted["r"]), self.k_proj(shifted["k"]), self.v_proj(shifted["v"])
-        # In float32: a rounded decay is another one at every step.
+        # In float32, since errors of decays are multiplied over the tokens.
         g = LOWEST * torch.sigmoid(self.w_lora(shifted["w"]).float())
         rate = torch.sigmoid(self.a_lora(shifted["a"]).float())
         removed = F.normalize(self._heads((k * self.k_k).float()), dim=-1)
@@ -181,13 +181,13 @@ def wkv_chunked(
     stay within float32.
     """
     steps = k.shape[2]
-    # (B, H, chunks, S, K or V), padded: nothing decays, is removed or written.
+    # (B, H, chunks, S, K or V), padded: no decay, nothing removed or written.
     r, g, k, v, a, b = in_chunks(chunk, 2, r, g, k, v, a, b)
     size = k.shape[3]
 
     total = g.cumsum(-2)
     last = total[..., -1:, :]
-    middle = total[..., size // 2, None, :].detach()  # it cancels
+    middle = total[..., size // 2, None, :].detach()  # it cancels in the result
     by_then, since = (total - middle).exp(), (middle - total).exp()
     until = torch.ones(size, size, dtype=k.dtype, device=k.device).tril()
     seen = torch.cat([a * (total - g - middle).exp(), r * by_then], -2)
@@ -198,14 +198,14 @@ def wkv_chunked(
     )
     from_start = torch.cat([removed_of_k @ v, a * (total - g).exp()], -1)
     solved = torch.linalg.solve_triangular(-removed_of_b, from_start, upper=False, unitriangular=True)
-    u, of_state = solved.split([v.shape[-1], k.shape[-1]], dim=-1)  # what is removed is u + known S_0
+    u, of_state = solved.split([v.shape[-1], k.shape[-1]], dim=-1)  # removed: u + of_state S_0
     own_outputs = read_of_k @ v
     to_end = (torch.cat([b, k], -2) * (last - total).exp().repeat(1, 1, 1, 2, 1)).transpose(-1, -2)
 
     if state is None:
         state = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
     outputs = []
-    # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
+    # Unbound at once: an index's backward pass would fill a tensor of the whole sequence for every chunk.
     parts = (r * total.exp(), read_of_b, own_outputs, u, of_state, to_end, v, last.exp().transpose(-1, -2))
     for query, of_b, output, removed, by_state, ends, values, decay in zip(*(x.unbind(2) for x in parts)):
         removed = removed + by_state @ state
@@ -224,7 +224,7 @@ def wkv(
     fast = kernel("wkv", v.dtype, r, g, k, v, a, b, state)
     if fast is not None:
         return fast(r, g, k, v, a, b, state)
-    with torch.autocast(v.device.type, enabled=False):  # errors of half precision would add up over the tokens
+    with torch.autocast(v.device.type, enabled=False):  # half precision's errors would accumulate over the tokens
         return _reference(r.float(), g.float(), k.float(), v.float(), a.float(), b.float(), state)
 
 

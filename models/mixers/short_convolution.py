@@ -49,11 +49,11 @@ def _reference(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) 
 def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
     """Convolve T tokens after earlier ones, (B, kernel - 1 + T, C)."""
     steps = window.shape[1] - weight.shape[1] + 1
-    if window.device.type == "cpu":  # where a product for each of the few places is quicker
+    if window.device.type == "cpu":  # a product per offset is faster there
         mixed = bias
         for offset, by_channel in enumerate(weight.unbind(1)):
             mixed = torch.addcmul(mixed, window[:, offset : offset + steps], by_channel)
-        mixed = mixed.to(window.dtype)  # weights stay in float32 under autocast, and would make it so
+        mixed = mixed.to(window.dtype)  # under autocast, float32 weights made it float32
     else:
         mixed = F.conv1d(window.transpose(1, 2), weight[:, None], bias, groups=len(weight)).transpose(1, 2)
     return F.silu(mixed) if activation == "silu" else mixed

@@ -65,7 +65,7 @@ class _SelectiveScan(torch.autograd.Function):
             grad_weighted[t] = (grad_h @ b[t, :, :, None]).squeeze(-1)
             grad_b[t] = (weighted[t, :, None, :] @ grad_h).squeeze(1)
             before = states[t - 1] if t else first
-            exponent = grad_h * before * decay  # gradient of step * a, but for the 2 of the signed form
+            exponent = grad_h * before * decay  # gradient of step * a, without the signed form's factor 2
             grad_step[t] = (exponent * a).sum(-1)
             grad_a += (exponent * step[t, :, :, None]).sum_to_size(a.shape)
             grad_h = grad_h * (2 * decay - 1 if ctx.signed else decay)
@@ -156,14 +156,14 @@ def chunked_duality(
     steps = u.shape[1]
     g, sign = log_transition(step * a, signed)
     q, k, v = c[:, :, None], b[:, :, None], step[..., None] * u
-    q, k, v, g, sign = in_chunks(chunk, 1, q, k, v, g, sign)  # padded: nothing comes in and nothing decays
+    q, k, v, g, sign = in_chunks(chunk, 1, q, k, v, g, sign)  # padded: no input, no decay
     q, k, v = (x.permute(0, 3, 1, 2, 4) for x in (q, k, v))  # (B, H, chunks, S, N or P)
     total, size = g.permute(0, 3, 1, 2).cumsum(-1), v.shape[3]
     between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp()
     between = between * torch.ones(size, size, device=v.device).tril()
     from_start, to_end = total.exp(), (total[..., -1:] - total).exp()
     if sign is not None:
-        signs = sign.where(sign != 0, 1.0).permute(0, 3, 1, 2).cumprod(-1)  # of padding, 1
+        signs = sign.where(sign != 0, 1.0).permute(0, 3, 1, 2).cumprod(-1)  # 1 on padding
         between = between * (signs[..., :, None] * signs[..., None, :])
         from_start, to_end = from_start * signs, to_end * (signs[..., -1:] * signs)
     within = ((q @ k.transpose(-1, -2)) * between) @ v
@@ -178,8 +178,8 @@ def chunked_duality(
     return y.flatten(2, 3)[:, :, :steps].transpose(1, 2), state
 
 
-# Kernels of other packages. None has negative transitions, and none needs any: with s_t the product of the signs up to t, s_t h_t has
-# the transition |a_t| and the input s_t x_t, and what is read of it is multiplied by s_t again.
+# Kernels of other packages have no negative transitions. With s_t the product of the signs up to t, s_t h_t has the transition |a_t|
+# and the input s_t x_t, and outputs are multiplied by s_t again.
 
 
 def _mamba(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, *_: Any) -> Any:

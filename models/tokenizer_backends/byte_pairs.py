@@ -28,7 +28,7 @@ from remedy.models.tokenizer_backends.base import (
 log = logging.getLogger(__name__)
 TRAINING_EXAMPLES = 1000
 """Number of training examples from which a vocabulary is trained."""
-# Where `make llama3` puts the vocabulary: on no import path, since its package brings a package `models`.
+# Folder of `make llama3`, on no import path, since the package contains another package `models`.
 INSTALLED = Path(sys.prefix, "llama3", "llama_models", "llama3", "tokenizer.model")
 _SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SIZE = 128256
@@ -146,7 +146,7 @@ class Llama3(SubwordBackend):
     def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
         ids = self.text_ids(text)
         _, starts = self.encoding.decode_with_offsets(ids)
-        # A token that begins inside a character has that character's offset, and stands for it too.
+        # A token that begins inside a character gets that character's range.
         return ids, [(start, max(stop, start + 1)) for start, stop in zip(starts, [*starts[1:], len(text)])]
 
     def text(self, ids: Sequence[int]) -> str:

@@ -75,27 +75,27 @@ class MixerCache(GrowingCache):
         self.seen = max(lengths)
         self.padding = torch.tensor([self.seen - length for length in lengths]) if min(lengths) < self.seen else None
 
-    def places(self, steps: int, device: torch.device) -> Tensor:
+    def positions(self, steps: int, device: torch.device) -> Tensor:
         """Return the positions of the next tokens: (T,), or (B, T) if lengths differ."""
-        places = torch.arange(self.seen, self.seen + steps, device=device)
-        return places if self.padding is None else places - self.padding.to(device)[:, None]
+        positions = torch.arange(self.seen, self.seen + steps, device=device)
+        return positions if self.padding is None else positions - self.padding.to(device)[:, None]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.seen
 
-    def forget(self, layer_idx: int, kept: int) -> None:
-        """Drop all but the last `kept` keys and values of a layer.
+    def forget(self, layer_idx: int, count: int) -> None:
+        """Drop all but the last `count` keys and values of a layer.
 
         While the past is recorded, `cropped` drops them.
         """
         layer: Any = self.layers[layer_idx]
-        layer.sliding_window = kept + 1
+        layer.sliding_window = count + 1
         if layer.record_past:
             return
-        start = max(0, layer.keys.shape[-2] - kept)
+        start = max(0, layer.keys.shape[-2] - count)
         layer.keys, layer.values = layer.keys[..., start:, :], layer.values[..., start:, :]
 
-    def turned_keys(self, layer_idx: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def transformed_keys(self, layer_idx: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return a layer's keys and values (B, H, P, D), and their mask.
 
         (B, 1, 1, P), or None without padding.
@@ -103,13 +103,13 @@ class MixerCache(GrowingCache):
         layer: Any = self.layers[layer_idx]
         if not layer.is_initialized:
             return None, None, None
-        kept = layer.keys.shape[-2]
+        length = layer.keys.shape[-2]
         if self.padding is None:
             return layer.keys, layer.values, None
-        places = torch.arange(self.seen - kept, self.seen, device=layer.keys.device)
-        return layer.keys, layer.values, (places >= self.padding.to(places.device)[:, None])[:, None, None]
+        positions = torch.arange(self.seen - length, self.seen, device=layer.keys.device)
+        return layer.keys, layer.values, (positions >= self.padding.to(positions.device)[:, None])[:, None, None]
 
-    def turn_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
+    def replace_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
         """Replace all keys of a layer, and append the new tokens' values.
 
         Raises:
@@ -145,13 +145,13 @@ AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
 class Cut(NamedTuple):
-    """A cut after reading `read` tokens: each row keeps its first `kept`.
+    """A cut after reading `read` tokens: each row keeps its first `keep`.
 
     `lengths`: tokens of each row after the cut.
     """
 
     read: int
-    kept: list[int]
+    keep: list[int]
     lengths: list[int]
 
     def tail(self, x: Tensor, dim: int, width: int) -> Tensor:
@@ -159,7 +159,7 @@ class Cut(NamedTuple):
 
         `x` ends with the call's tokens, aligned on the right, and is overwritten.
         """
-        ends = [x.shape[dim] - self.read + kept for kept in self.kept]
+        ends = [x.shape[dim] - self.read + count for count in self.keep]
         missing = max(0, width - max(ends))
         if missing:
             x, ends = F.pad(x, (missing, 0) if dim == -1 else (0, 0, missing, 0)), [end + missing for end in ends]
@@ -210,12 +210,12 @@ def cropped(cache: AnyCache, cut: Cut) -> AnyCache:
         window = getattr(layer, "sliding_window", None)
         return lambda x: cut.tail(x, -2, longest if window is None else min(longest, window - 1))
 
-    other = _rebuilt([cache], keys_of, lambda x: x, cut.lengths)
-    layers: list[Any] = [layer for layer in other.layers if hasattr(layer, "conv_states")]
+    result = _rebuilt([cache], keys_of, lambda x: x, cut.lengths)
+    layers: list[Any] = [layer for layer in result.layers if hasattr(layer, "conv_states")]
     for layer in layers:
         states, widths = layer.conv_states, layer.conv_kernel_size
         layer.conv_states = {k: x if x is None else cut.tail(x, -1, widths[k]) for k, x in states.items()}
-    return other
+    return result
 
 
 def _rebuilt(
@@ -228,8 +228,8 @@ def _rebuilt(
 
     `keys_of` returns a layer's function of keys and values; `lengths` None: unchanged.
     """
-    other = copy.copy(caches[0])
-    other.layers = []
+    result = copy.copy(caches[0])
+    result.layers = []
     for layers in zip(*(cache.layers for cache in caches), strict=True):
         layer: Any = copy.copy(layers[0])
         for name, value in vars(layers[0]).items():
@@ -243,10 +243,10 @@ def _rebuilt(
                 setattr(layer, name, dict(value))
             elif name == "cumulative_length" and lengths is not None:
                 setattr(layer, name, max(lengths))
-        other.layers.append(layer)
-    if isinstance(other, MixerCache) and lengths is not None:
-        other.align(lengths)
-    return other
+        result.layers.append(layer)
+    if isinstance(result, MixerCache) and lengths is not None:
+        result.align(lengths)
+    return result
 
 
 # Share of free memory for caches: those before and after a call, and a copy to join, select or crop them.
@@ -281,8 +281,8 @@ def cache_bytes(cache: Cache) -> dict[torch.device, int]:
 def available_bytes(cache: Cache) -> float:
     """Return the bytes that caches like this may take until one device is full."""
     parts = cache_bytes(cache)
-    whole = sum(parts.values())
-    return min(_free(device) * whole / part for device, part in parts.items() if part)
+    total = sum(parts.values())
+    return min(_free(device) * total / part for device, part in parts.items() if part)
 
 
 def _free(device: torch.device) -> float:

@@ -26,7 +26,7 @@ from remedy.settings import UserError, build, read_stored, refuse_bombs
 
 CARD = "README.md"
 _ABSOLUTE = re.compile(r"/[^/\n]+/|~/|[A-Za-z]:[\\/]")
-_PLACE = re.compile(
+_LOCAL_PATH = re.compile(
     r"(?:^|[:,\[-])\s*[\"']?(?:/(?!usr/|opt/|bin/)[^/\s\"']+/|~/|[A-Za-z]:[\\/])|(?<![\w.-])/(?:home|Users)/\w"
 )
 """An absolute path as a value of settings, except system programs, or a home folder anywhere."""
@@ -40,11 +40,11 @@ def write_card(folder: Path) -> Path:
     Raises:
         UserError: a file that it needs is missing or damaged.
     """
-    written = read_stored(folder / CONFIG_FILE)
-    section, train = written.get("model") or {}, written.get("train") or {}
+    settings = read_stored(folder / CONFIG_FILE)
+    section, train = settings.get("model") or {}, settings.get("train") or {}
     base, adapters = section.get("name_or_path"), (folder / ADAPTER_FILE).exists()
     mixers = section.get("mixers") or []
-    task = written["data"]["task"]["kind"]
+    task = settings["data"]["task"]["kind"]
     tags = ["cwm-remedy", "code-world-model", "execution-traces", task, *mixers, *(["lora"] if adapters else [])]
     relation = ("adapter" if adapters else "finetune") if base and is_hub_name(base) else None
     metadata = ModelCardData(
@@ -55,18 +55,18 @@ def write_card(folder: Path) -> Path:
         base_model=base if relation else None,
         base_model_relation=relation,  # None is left out
     )
-    public = without_paths(written)
+    public = without_paths(settings)
     base, section, data = (public.get("model") or {}).get("name_or_path"), public.get("model") or {}, public["data"]
     what = f"LoRA adapters of {base}" if adapters else f"{base}, trained further" if base else "A decoder of its own"
     simulates = "remedy simulate FOLDER PROGRAM.py\n" if data.get("context") and data["format"] != "symbolic" else ""
-    first = "" if base else "after `import remedy.models.decoder`, "
-    uses = f"With Transformers: {first}`AutoModelForCausalLM.from_pretrained(FOLDER)`."
+    imported = "" if base else "after `import remedy.models.decoder`, "
+    uses = f"With Transformers: {imported}`AutoModelForCausalLM.from_pretrained(FOLDER)`."
     if adapters:
         uses = "`remedy merge FOLDER --out MERGED` writes a model that needs no adapters, for Transformers and servers."
     rows = {
         "Model": _flow(section),
         "Parameters": f"{_parameters(folder):,}{' in the adapters' if adapters else ''}",
-        "Programs": ": ".join([*_described(written["data"]), _flow(data["task"])]),
+        "Programs": ": ".join([*_described(settings["data"]), _flow(data["task"])]),
         "Traces": _flow({key: value for key, value in data.items() if key != "task"}),
         "Mixed with": _flow(public.get("mixture") or {}),
         "Curriculum": _flow(train.get("curriculum") or {}),
@@ -79,7 +79,7 @@ def write_card(folder: Path) -> Path:
     text = f"""---
 {metadata.to_yaml()}
 ---
-# {cell(written.get("name") or folder.name)}
+# {cell(settings.get("name") or folder.name)}
 
 {cell(what)}: it predicts what a Python program does, frame by frame, as a trace of the lines that run and of the variables then.
 
@@ -147,7 +147,7 @@ def refuse_places(paths: Iterable[Path]) -> None:
     """
     for path in (path for path in paths if path.suffix in (".md", ".yaml", ".json")):
         for number, line in enumerate(path.open(encoding="utf-8", errors="replace"), 1):
-            if _PLACE.search(line):
+            if _LOCAL_PATH.search(line):
                 raise UserError(
                     f"{path}, line {number}: names a place on this machine ({one_line(line, 200)}): give --private, or use the hub's "
                     "names and relative paths from the start"

@@ -71,7 +71,7 @@ class CachedModel:
         return logits[:, -keep:] if keep else logits
 
     def read(
-        self, tokens: Tensor, cache: Cache | None, keep: int = 1, record: bool = False, **where: Tensor
+        self, tokens: Tensor, cache: Cache | None, keep: int = 1, record: bool = False, **positions: Tensor
     ) -> tuple[Tensor, Cache]:
         """Read tokens (B, T) after a cache; return the last logits and the cache.
 
@@ -81,7 +81,7 @@ class CachedModel:
         if record:
             cache.activate_past_recording()
         assert self._cache is not None
-        options: dict[str, Any] = {self._cache: cache, **where}
+        options: dict[str, Any] = {self._cache: cache, **positions}
         return self._call(tokens, keep, use_cache=True, **options)[:, -keep:], cache
 
     def _call(self, tokens: Tensor, keep: int, **options: Any) -> Tensor:
@@ -112,7 +112,7 @@ class _Group(NamedTuple):
     cache: Cache
 
 
-class _Open(NamedTuple):
+class _PendingCall(NamedTuple):
     """A call whose guesses are not judged yet.
 
     `lengths`: tokens of each row before it; `reads`: in it; `width`: of its widest chunk.
@@ -136,7 +136,7 @@ class ChunkReader:
         self._limit = limit
         self._groups: list[_Group] = []
         self._marked: dict[int, _Group] = {}
-        self._open: _Open | None = None
+        self._pending: _PendingCall | None = None
 
     def held(self, row: int) -> int:
         """Count the tokens of a row in its cache."""
@@ -165,41 +165,41 @@ class ChunkReader:
                 reads = [len(chunks[row].tokens) for row in rows]
             before = None if crops or not any(chunk.guesses for chunk in chunks.values()) else cache
             tokens = self._padded([chunks[row].tokens for row in rows], width)
-            where = self._where(cache, lengths, width) if cache is not None else {}
+            options = self._position_options(cache, lengths, width) if cache is not None else {}
             start = copied(before) if before is not None else cache
-            logits, cache = self._model.read(tokens, start, keep, crops, **where)
-        self._open = _Open(rows, lengths, reads, width, cache, before)
+            logits, cache = self._model.read(tokens, start, keep, crops, **options)
+        self._pending = _PendingCall(rows, lengths, reads, width, cache, before)
         first = [keep - width + read - chunks[row].guesses - 1 for row, read in zip(rows, reads)]
         return {
             row: logits[index, start : start + chunks[row].guesses + 1]
             for index, (row, start) in enumerate(zip(rows, first))
         }
 
-    def keep(self, kept: Mapping[int, int]) -> None:
+    def keep(self, counts: Mapping[int, int]) -> None:
         """Keep the first tokens of each row's last chunk; drop rows not named."""
-        assert self._open is not None
-        rows, lengths, reads, width, after, before = self._open
-        self._open = None
+        assert self._pending is not None
+        rows, lengths, reads, width, after, before = self._pending
+        self._pending = None
         if after is None:
             return
-        indices = [index for index, row in enumerate(rows) if row in kept]
+        indices = [index for index, row in enumerate(rows) if row in counts]
         if self.kind is Kind.CROP:
-            cut = Cut(width, [kept[rows[index]] for index in indices], [])
+            cut = Cut(width, [counts[rows[index]] for index in indices], [])
             if indices:
-                self._hold(after, rows, [length + width for length in lengths], indices, cut)
+                self._store(after, rows, [length + width for length in lengths], indices, cut)
             return
-        whole = [index for index in indices if kept[rows[index]] == reads[index]]
-        rest = [index for index in indices if kept[rows[index]] < reads[index]]
-        if whole:
-            self._hold(after, rows, [length + read for length, read in zip(lengths, reads)], whole)
+        complete = [index for index in indices if counts[rows[index]] == reads[index]]
+        rest = [index for index in indices if counts[rows[index]] < reads[index]]
+        if complete:
+            self._store(after, rows, [length + read for length, read in zip(lengths, reads)], complete)
         if rest and before is not None:
-            self._hold(before, rows, lengths, rest)
+            self._store(before, rows, lengths, rest)
 
     def mark(self, row: int) -> None:
         """Copy a row's cache for `back`, the first time only."""
         if row not in self._marked:
             group = next(group for group in self._groups if row in group.rows)
-            self._marked[row] = _part(group, [group.rows.index(row)])
+            self._marked[row] = _selected_group(group, [group.rows.index(row)])
 
     def back(self, rows: Collection[int]) -> None:
         """Restore rows to their marks; drop those without one."""
@@ -215,48 +215,50 @@ class ChunkReader:
 
     def _drop(self, rows: Collection[int]) -> None:
         if rows:
-            _, self._groups = self._parted(rows)
+            _, self._groups = self._split(rows)
 
-    def _hold(
-        self, cache: Cache, rows: list[int], lengths: list[int], places: list[int], cut: Cut | None = None
+    def _store(
+        self, cache: Cache, rows: list[int], lengths: list[int], indices: list[int], cut: Cut | None = None
     ) -> None:
-        chosen, chosen_lengths = [rows[index] for index in places], [lengths[index] for index in places]
-        if len(chosen) < len(rows):
-            cache = selected(cache, places, chosen_lengths)
+        kept_rows, kept_lengths = [rows[index] for index in indices], [lengths[index] for index in indices]
+        if len(kept_rows) < len(rows):
+            cache = selected(cache, indices, kept_lengths)
         if cut is not None:
-            chosen_lengths = [length - cut.read + kept for length, kept in zip(chosen_lengths, cut.kept)]
-            cache = cropped(cache, cut._replace(lengths=chosen_lengths))
-        self._groups.append(_Group(chosen, chosen_lengths, cache))
+            kept_lengths = [length - cut.read + count for length, count in zip(kept_lengths, cut.keep)]
+            cache = cropped(cache, cut._replace(lengths=kept_lengths))
+        self._groups.append(_Group(kept_rows, kept_lengths, cache))
 
     def _take(self, wanted: Collection[int]) -> tuple[list[int], list[int], Cache]:
-        taken, self._groups = self._parted(wanted)
+        taken, self._groups = self._split(wanted)
         rows = [row for group in taken for row in group.rows]
         lengths = [length for group in taken for length in group.lengths]
         return rows, lengths, taken[0].cache if len(taken) == 1 else joined([group.cache for group in taken], lengths)
 
-    def _parted(self, wanted: Collection[int]) -> tuple[list[_Group], list[_Group]]:
+    def _split(self, wanted: Collection[int]) -> tuple[list[_Group], list[_Group]]:
         parts: tuple[list[_Group], list[_Group]] = ([], [])
         for group in self._groups:
             for part, inside in zip(parts, (True, False)):
-                places = [index for index, row in enumerate(group.rows) if (row in wanted) is inside]
-                if places:
-                    part.append(group if len(places) == len(group.rows) else _part(group, places))
+                indices = [index for index, row in enumerate(group.rows) if (row in wanted) is inside]
+                if indices:
+                    part.append(group if len(indices) == len(group.rows) else _selected_group(group, indices))
         return parts
 
-    def _where(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
+    def _position_options(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
         device = self._model.device
         steps = torch.arange(width, device=device)
         starts = torch.tensor(lengths, device=device)[:, None]
-        where = {"position_ids": starts + steps if self._limit is None else (starts + steps).clamp(max=self._limit - 1)}
+        options = {
+            "position_ids": starts + steps if self._limit is None else (starts + steps).clamp(max=self._limit - 1)
+        }
         longest = max(lengths)
         if has_keys(cache) and min(lengths) < longest:
-            where["attention_mask"] = (torch.arange(longest + width, device=device) >= longest - starts).long()
-        return {name: value for name, value in where.items() if name in self._model.takes}
+            options["attention_mask"] = (torch.arange(longest + width, device=device) >= longest - starts).long()
+        return {name: value for name, value in options.items() if name in self._model.takes}
 
     def _padded(self, rows: Sequence[list[int]], width: int) -> Tensor:
         return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self._model.device)
 
 
-def _part(group: _Group, places: list[int]) -> _Group:
-    lengths = [group.lengths[index] for index in places]
-    return _Group([group.rows[index] for index in places], lengths, selected(group.cache, places, lengths))
+def _selected_group(group: _Group, indices: list[int]) -> _Group:
+    lengths = [group.lengths[index] for index in indices]
+    return _Group([group.rows[index] for index in indices], lengths, selected(group.cache, indices, lengths))

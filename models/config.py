@@ -195,7 +195,7 @@ SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediat
 """The fields that a size sets."""
 
 
-class Matched(NamedTuple):
+class MatchedWidth(NamedTuple):
     """A chosen width by its key, and the model's cost beside the target."""
 
     key: str
@@ -209,7 +209,7 @@ class Matched(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def matched(settings: DecoderSettings) -> Matched:
+def matched(settings: DecoderSettings) -> MatchedWidth:
     """Find the width that `settings.match` asks for.
 
     Raises:
@@ -245,7 +245,7 @@ def matched(settings: DecoderSettings) -> Matched:
             f"match: no {key} gives {', '.join(settings.mixers)} within 2 % of {target:,.0f} {UNITS[match.of]}; the nearest, "
             f"{nearest[-1]}, gives {cost(nearest[-1]):,.0f}: change what it is to equal, or the number of layers or heads"
         )
-    return Matched(key, value, cost(value), target)
+    return MatchedWidth(key, value, cost(value), target)
 
 
 def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:

@@ -31,11 +31,11 @@ def context_limit(model: CausalLM) -> ContextLimit | None:
     for setting in SETTINGS:
         tokens = getattr(config, setting, None)
         if isinstance(tokens, int) and tokens > 0:
-            stored = (
+            name = (
                 setting,
                 *(alias for alias in SETTINGS if getattr(config, "attribute_map", {}).get(setting) == alias),
             )[-1]
-            return ContextLimit(tokens, stored, _has_table(model, tokens))
+            return ContextLimit(tokens, name, _has_table(model, tokens))
     return None
 
 

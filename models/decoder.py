@@ -18,7 +18,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS, Mixer
-from remedy.models.positions import Packing, check_places, drawn_positions, has_borders
+from remedy.models.positions import Packing, check_positions, drawn_positions, has_borders
 from remedy.models.protocol import CausalLM
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Block(GradientCheckpointingLayer):
             mixed = self._mixed(normed, past_key_values, positions)
         else:
             assert isinstance(positions, Sequence)
-            groups = zip(packing.apart(normed), positions, strict=True)
-            mixed = packing.together([self._mixed(group, None, places) for group, places in groups])
+            groups = zip(packing.split(normed), positions, strict=True)
+            mixed = packing.join([self._mixed(group, None, group_positions) for group, group_positions in groups])
         x = x + mixed
         return cast(Tensor, x + self.mlp(self.mlp_norm(x)))
 
@@ -164,7 +164,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         if use_cache and past_key_values is None:
             past_key_values = self.new_cache()
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        check_places(attention_mask, position_ids, x, past_key_values)
+        check_positions(attention_mask, position_ids, x, past_key_values)
         x = self.norm(self._read(x, input_ids, attention_mask, past_key_values, position_ids))
         logits = self.lm_head(x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None
@@ -189,9 +189,9 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         if packing is None:
             positions = self._positions(ids, mask, cache, x.shape[1])
         else:
-            real = packing.real()
-            apart = packing.apart(ids) if ids is not None else [None] * len(real)
-            positions = [self._positions(group_ids, mask, None, mask.shape[1]) for group_ids, mask in zip(apart, real)]
+            masks = packing.real()
+            apart = packing.split(ids) if ids is not None else [None] * len(masks)
+            positions = [self._positions(group_ids, mask, None, mask.shape[1]) for group_ids, mask in zip(apart, masks)]
         for layer in self.layers:
             x = layer(x, past_key_values=cache, positions=positions, packing=packing)
         if cache is not None:
@@ -211,8 +211,8 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
                 )
             return drawn_positions(tokens, config.position_range, config.position_capacity, mask)
         device = self.embeddings.weight.device
-        places = torch.arange(steps, device=device) if cache is None else cache.places(steps, device)
-        return places * (config.position_range // config.position_capacity)
+        positions = torch.arange(steps, device=device) if cache is None else cache.positions(steps, device)
+        return positions * (config.position_range // config.position_capacity)
 
     def _prepare_cache_for_generation(
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any

@@ -38,10 +38,10 @@ class TokenCost(NamedTuple):
 
     def at(self, length: float) -> tuple[float, float]:
         """Return a token's operations and the state, in a sequence of `length` tokens."""
-        empty = [(max(0.0, window.tokens - length), window) for window in self.windows]
+        unfilled = [(max(0.0, window.tokens - length), window) for window in self.windows]
         return (
-            self.flops + length * self.flops_by_length - sum(places * window.flops for places, window in empty),
-            self.state_floats + length * self.state_by_length - sum(places * window.state for places, window in empty),
+            self.flops + length * self.flops_by_length - sum(count * window.flops for count, window in unfilled),
+            self.state_floats + length * self.state_by_length - sum(count * window.state for count, window in unfilled),
         )
 
     def of(self, lengths: Iterable[float]) -> float:
@@ -120,12 +120,12 @@ def _products(model: CausalLM) -> Iterator[tuple[nn.Parameter, float]]:
     head = _base(output).weight if output is not None else None
     table = _base(model.get_input_embeddings()).weight
     module: Any = model
-    experts, chosen = _experts(model)
+    experts, used = _experts(model)
     for parameter in {id(p): p for p in weights_in_products(module)}.values():
         if parameter is table and parameter is not head:
             continue
         shape = getattr(parameter, "ds_shape", parameter.shape)
-        yield parameter, chosen / experts if len(shape) == 3 and shape[0] == experts else 1.0
+        yield parameter, used / experts if len(shape) == 3 and shape[0] == experts else 1.0
 
 
 def _base(layer: Any) -> Any:

@@ -23,16 +23,14 @@ from remedy.models.model_manifest import model_files
 from remedy.settings import UserError
 
 T = TypeVar("T")
-MADE = Path("pretrained/smollm2")
+PRETRAINED_FOLDER = Path("pretrained/smollm2")
 """Folder that `make pretrained` makes."""
 MOST_BYTES = 1 << 26  # of a file beside weights, read into memory: the largest tokenizers have 40 MB
 _LAYERS = re.compile("(layer|block)s?$")
 _LARGE = re.compile("vocab|position|token|theta|base|size|len|ctx|window|dim|seed|param|factor|scale")
 """Keys of sizes, which a model's files have to hold, and of numbers that take no memory."""
 PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
-_WHERE_THERE_IS_ONE = {
-    f"_raise_exceptions_for_{why}": False for why in ("missing_entries", "connection_errors", "gated_repo")
-}
+_IF_PRESENT = {f"_raise_exceptions_for_{why}": False for why in ("missing_entries", "connection_errors", "gated_repo")}
 # Most weights per byte of files: two 4-bit weights, and a factor of 8 for tied tables and replaced modules.
 WEIGHTS = 16
 
@@ -43,7 +41,7 @@ def cannot_load(what: str, name: str, key: str) -> str:
     `key`: the setting that names the model or tokenizer.
     """
     local = f"give the folder of a local copy as {key}, or check the hub's access"
-    return f"{what} {name!r} cannot be loaded: {'run `make pretrained` again' if Path(name) == MADE else local}"
+    return f"{what} {name!r} cannot be loaded: {'run `make pretrained` again' if Path(name) == PRETRAINED_FOLDER else local}"
 
 
 def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) -> T:
@@ -74,15 +72,16 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
     refuse_pickles(Path(name), what)
     refuse_vast(name)
     refuse_other_shards(name, what)
-    fixed = {"trust_remote_code": False, "use_safetensors": True}
-    seen = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # else Transformers reports on the terminal
+    safety = {"trust_remote_code": False, "use_safetensors": True}
+    # Otherwise Transformers reports missing weights on the terminal.
+    reporting = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with no_larger_than_its_files(name):
-        loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **fixed, **seen, **options))
+        loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **safety, **reporting, **options))
     model: PreTrainedModel = loaded[0]
-    lacking = sorted({*loaded[1]["missing_keys"], *(key for key, *_ in loaded[1]["mismatched_keys"])})
-    if lacking:
+    missing = sorted({*loaded[1]["missing_keys"], *(key for key, *_ in loaded[1]["mismatched_keys"])})
+    if missing:
         raise UserError(
-            f"{what} (the files have not {len(lacking)} of its weights in this shape, {lacking[0]} among them, which would be random: "
+            f"{what} (the files have not {len(missing)} of its weights in this shape, {missing[0]} among them, which would be random: "
             f"they are not those of a {type(model).__name__} with this config.json)"
         )
     return model
@@ -161,7 +160,7 @@ def refuse_other_shards(name: str, what: str) -> None:
     Raises:
         UserError: it names such a file.
     """
-    path = read(what, lambda: cached_file(name, SAFE_WEIGHTS_INDEX_NAME, **_WHERE_THERE_IS_ONE))
+    path = read(what, lambda: cached_file(name, SAFE_WEIGHTS_INDEX_NAME, **_IF_PRESENT))
     if path is None:
         return
     shards = read(what, lambda: [*map(str, json.loads(read_text(Path(path), MOST_BYTES))["weight_map"].values())])

@@ -58,11 +58,11 @@ class Use(NamedTuple):
     widths: tuple[int, ...]
 
 
-class Tried(NamedTuple):
+class KernelTrial(NamedTuple):
     """Kernels of an operation that agree with the reference, and why others are refused."""
 
-    found: tuple[tuple[Kernel, Callable[..., Any]], ...]
-    refused: tuple[str, ...]
+    kernels: tuple[tuple[Kernel, Callable[..., Any]], ...]
+    refusals: tuple[str, ...]
 
 
 class Draw:
@@ -81,13 +81,13 @@ class Draw:
         return torch.rand(shape, generator=self.generator, device="cpu", dtype=torch.float32).to(self.device)
 
 
-PATIENCE = 900.0
+TIMEOUT = 900.0
 """Seconds in which a kernel must be compiled, tuned and run."""
 LIMITS = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.03}
 """Greatest distance from the reference, ||a - b|| / ||b||, by precision. A product in TF32 is 3e-4 off."""
 OPERATIONS: dict[str, Operation] = {}
 """Operations by name, registered by the modules of their references."""
-TRIED: dict[tuple[str, str, torch.dtype, tuple[int, ...]], Tried] = {}
+TRIALS: dict[tuple[str, str, torch.dtype, tuple[int, ...]], KernelTrial] = {}
 """Results by operation, kind of device, precision and widths."""
 
 
@@ -96,58 +96,62 @@ def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., An
 
     `dtype`: precision of the mixer's projections.
     """
-    if not TRIED:
+    if not TRIALS:
         return None
-    tried = TRIED.get((operation, inputs[0].device.type, dtype, OPERATIONS[operation].widths(*inputs)))
-    if tried is not None:
-        for candidate, run in tried.found:
+    trial = TRIALS.get((operation, inputs[0].device.type, dtype, OPERATIONS[operation].widths(*inputs)))
+    if trial is not None:
+        for candidate, function in trial.kernels:
             if candidate.takes(*inputs):
-                return run
+                return function
     return None
 
 
-def runs(candidate: Kernel) -> Callable[..., Any]:
+def load_kernel(candidate: Kernel) -> Callable[..., Any]:
     """Import a kernel, to be called with its operation's inputs."""
-    os.environ.setdefault(
-        "FLA_DISABLE_BACKEND_DISPATCH", "1"
-    )  # otherwise other installed packages choose fla's kernels
+    # Otherwise other installed packages choose fla's kernels.
+    os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")
     return partial(candidate.call, getattr(importlib.import_module(candidate.module), candidate.path.split(".")[-1]))
 
 
 def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
     """Try the kernels of operations, once per process; call it before a model is compiled."""
-    if (
-        device.type == "cuda" and device.index is None
-    ):  # `cuda` without an index may be another device in the trial's process
+    # `cuda` without an index may be another device in the trial's process.
+    if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    new = {key: use for use in uses if (key := (use.operation, device.type, dtype, use.widths)) not in TRIED}
-    asked = {key: OPERATIONS[use.operation].kernels for key, use in new.items()}
+    new = {key: use for use in uses if (key := (use.operation, device.type, dtype, use.widths)) not in TRIALS}
+    candidates = {key: OPERATIONS[use.operation].kernels for key, use in new.items()}
     with ThreadPoolExecutor(32) as pool:
-        answers = {key: [pool.submit(apart, new[key], one, device, dtype) for one in asked[key]] for key in new}
+        futures = {
+            key: [
+                pool.submit(refusal_in_subprocess, new[key], candidate, device, dtype) for candidate in candidates[key]
+            ]
+            for key in new
+        }
     for key in new:
-        whys = [answer.result() for answer in answers[key]]
-        found = tuple((one, runs(one)) for one, why in zip(asked[key], whys) if why is None)
-        TRIED[key] = Tried(found, tuple(why for why in whys if why is not None))
+        reasons = [future.result() for future in futures[key]]
+        agreeing = tuple(
+            (candidate, load_kernel(candidate)) for candidate, reason in zip(candidates[key], reasons) if reason is None
+        )
+        TRIALS[key] = KernelTrial(agreeing, tuple(reason for reason in reasons if reason is not None))
 
 
-def apart(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
+def refusal_in_subprocess(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
     """Try a kernel in its own process; say why it is refused, or return None."""
     if find_spec(package := candidate.path.split(".")[0]) is None:
         return f"{package} is not installed"
-    program = (
-        "import remedy.models.mixers, remedy.models.kernels as kernels; kernels.main()"  # mixers register operations
-    )
-    words = json.dumps([*use, candidate.path, str(device), str(dtype).removeprefix("torch."), os.getpid()])
-    given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
+    # Importing the mixers registers the operations.
+    program = "import remedy.models.mixers, remedy.models.kernels as kernels; kernels.main()"
+    arguments = json.dumps([*use, candidate.path, str(device), str(dtype).removeprefix("torch."), os.getpid()])
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     try:
-        done = subprocess.run(own_command(program, words), **given, timeout=PATIENCE)
+        process = subprocess.run(own_command(program, arguments), **options, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"{candidate.module} did not come to an end in {PATIENCE:.0f} s"
-    if done.returncode == 0 and done.stdout:
-        answer: str | None = json.loads(done.stdout.splitlines()[-1])
-        return answer
-    last = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
-    return f"{candidate.module} ended its process (status {done.returncode}: {last:.120})"
+        return f"{candidate.module} did not come to an end in {TIMEOUT:.0f} s"
+    if process.returncode == 0 and process.stdout:
+        reason: str | None = json.loads(process.stdout.splitlines()[-1])
+        return reason
+    last_line = (process.stderr.strip().splitlines() or ["nothing said"])[-1]
+    return f"{candidate.module} ended its process (status {process.returncode}: {last_line:.120})"
 
 
 def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -159,26 +163,26 @@ def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtyp
             return f"{module} does not take this form"
         expected = _results(operation.reference, inputs, torch.float64)
         try:
-            far = max(map(_distance, _results(runs(candidate), inputs, None), expected))
+            distance = max(map(_distance, _results(load_kernel(candidate), inputs, None), expected))
         except Exception as error:  # a package may raise anything, and the reference still runs
-            first = (str(error).splitlines() or [""])[0]
-            return f"{module} does not run ({type(error).__name__}: {first:.120})"
-    if far < LIMITS[dtype]:  # false for infinity and NaN
+            first_line = (str(error).splitlines() or [""])[0]
+            return f"{module} does not run ({type(error).__name__}: {first_line:.120})"
+    if distance < LIMITS[dtype]:  # false for infinity and NaN
         return None
-    return f"{module} is {far:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
+    return f"{module} is {distance:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
 
 
 def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtype | None) -> list[Tensor]:
     """Return outputs, and gradients of a weighted sum of the first output."""
-    given = [
+    arguments = [
         x.detach().to(dtype or x.dtype).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x
         for x in inputs
     ]
-    outputs = run(*given)
+    outputs = run(*arguments)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     y = outputs[0]
     weights = Draw(y.device, torch.bfloat16).normal(*y.shape)  # the same numbers in every precision
-    leaves = [x for x in given if isinstance(x, Tensor)]
+    leaves = [x for x in arguments if isinstance(x, Tensor)]
     gradients = torch.autograd.grad((y * weights.to(y.dtype)).sum(), leaves)
     return [x.detach() for x in (*outputs, *gradients)]
 
@@ -194,7 +198,7 @@ def main() -> None:
     end_with_parent(parent, lambda: os._exit(1))
     if device != "cpu":
         torch.cuda.set_device(device)
-    (candidate,) = (one for one in OPERATIONS[operation].kernels if one.path == path)
-    answer = refusal(Use(operation, tuple(widths)), candidate, torch.device(device), getattr(torch, dtype))
-    print(json.dumps(answer), flush=True)
+    (candidate,) = (kernel for kernel in OPERATIONS[operation].kernels if kernel.path == path)
+    reason = refusal(Use(operation, tuple(widths)), candidate, torch.device(device), getattr(torch, dtype))
+    print(json.dumps(reason), flush=True)
     os._exit(0)  # a broken CUDA may not let the interpreter end

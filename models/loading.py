@@ -48,12 +48,12 @@ def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder:
 
     module: Any = model
     if room is None:
-        room = {place: int(WEIGHTS * free) for place, free in get_max_memory().items()} | {"cpu": sys.maxsize}
+        room = {device: int(WEIGHTS * free) for device, free in get_max_memory().items()} | {"cpu": sys.maxsize}
     unsplit = list(module._no_split_modules or ())
     limits = get_balanced_memory(module, dict(room), no_split_module_classes=unsplit)
-    places = infer_auto_device_map(module, limits, no_split_module_classes=unsplit)
-    placed: CausalLM = dispatch_model(module, places, offload_dir=folder)
-    return placed
+    device_map = infer_auto_device_map(module, limits, no_split_module_classes=unsplit)
+    dispatched: CausalLM = dispatch_model(module, device_map, offload_dir=folder)
+    return dispatched
 
 
 def input_device(model: CausalLM) -> torch.device:
@@ -108,32 +108,34 @@ def load_checkpoint(
         tokenizer = tokenizers.load(folder)
         four_bit = trained_in_4bit(folder) if load_in_4bit is None else load_in_4bit
         dtype = _dtype(device, precision)
-        adapted = load_adapted(folder, tokenizer, dtype, _where(dtype, device, device_map, four_bit))
-        return _placed(adapted, device, device_map).eval(), tokenizer
+        adapted = load_adapted(folder, tokenizer, dtype, _device_options(dtype, device, device_map, four_bit))
+        return _on_device(adapted, device, device_map).eval(), tokenizer
     config, tokenizer = _read(path)
     if load_in_4bit and isinstance(config, DecoderConfig):
         raise UserError(f"load_in_4bit: {path} is a decoder of this project's own, which is read as it is: remove it")
     options: dict[str, Any] = {"dtype": _dtype(device, precision)}
     # New rows are drawn on the CPU, to be the same on all devices.
     if load_in_4bit or tokenizer.vocab_size <= (getattr(config, "vocab_size", None) or 0):
-        options |= _where(options["dtype"], device, device_map, bool(load_in_4bit))
+        options |= _device_options(options["dtype"], device, device_map, bool(load_in_4bit))
     model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", **options)
     fit_tokenizer(model, tokenizer)
-    model = _placed(model, device, device_map).eval()
+    model = _on_device(model, device, device_map).eval()
     if isinstance(model, decoder.DecoderForCausalLM) and model.device.type == "cuda":
         find_kernels(model.mixers(), model.device, model.dtype)
         log.info("mixers: %s", describe_kernels(model.mixers(), model.device, model.dtype))
     return model, tokenizer
 
 
-def _where(dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool) -> dict[str, Any]:
+def _device_options(
+    dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool
+) -> dict[str, Any]:
     if four_bit:
         return four_bit_options(dtype, device_map or _device(device))
     # Loaded straight to a GPU: parallel processes would fill main memory.
     return {"device_map": {"": _device(device)}} if device_map is None and _device(device) != "cpu" else {}
 
 
-def _placed(model: Any, device: str | None, device_map: str | None) -> Any:
+def _on_device(model: Any, device: str | None, device_map: str | None) -> Any:
     if is_in_4bit(model):
         return model
     return spread(model) if device_map is not None else model.to(_device(device))

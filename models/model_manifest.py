@@ -83,7 +83,7 @@ def read_training(folder: Path) -> Training | None:
     return cast("Training", read_json(path, _CURE)) if path.exists() else None
 
 
-def listed(folder: Path, paths: Iterable[Path], digest: Digest) -> dict[str, list[Any]]:
+def file_entries(folder: Path, paths: Iterable[Path], digest: Digest) -> dict[str, list[Any]]:
     return {path.relative_to(folder).as_posix(): [path.stat().st_size, digest(path)] for path in sorted(paths)}
 
 
@@ -121,7 +121,7 @@ def seal_model(folder: Path) -> None:
         OSError: the seal cannot be written.
     """
     names = model_files(path.name for path in folder.iterdir() if path.is_file())
-    write_json(folder / SEAL, {"files": listed(folder, (folder / name for name in names), file_digest)})
+    write_json(folder / SEAL, {"files": file_entries(folder, (folder / name for name in names), file_digest)})
 
 
 def check_model(folder: Path) -> list[str]:
@@ -175,7 +175,7 @@ def _sealed_weights(folder: Path) -> dict[str, Any]:
         files = dict(read_json(folder / SEAL, _CURE)["files"])
     except (DamagedFile, LookupError, TypeError, ValueError):  # reported by `check_model`
         return {}
-    return {name: about for name, about in files.items() if name.endswith(".safetensors")}
+    return {name: entry for name, entry in files.items() if name.endswith(".safetensors")}
 
 
 def file_digest(path: Path) -> str:

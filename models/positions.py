@@ -37,8 +37,8 @@ def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | N
     if width > length:
         raise UserError(f"rows of {width} tokens, but model.position_range is {length}: raise it, or shorten rows")
     real = torch.ones_like(tokens) if mask is None else mask.to(tokens.dtype)
-    places = torch.arange(1, width + 1, device=tokens.device) * _GOLDEN
-    keys = _mix((real * _mix(tokens + places)).sum(1, keepdim=True))
+    offsets = torch.arange(1, width + 1, device=tokens.device) * _GOLDEN
+    keys = _mix((real * _mix(tokens + offsets)).sum(1, keepdim=True))
     lengths = real.sum(1, keepdim=True)
     share = _shift(_mix(keys), 11).double() / (1 << 53)
     drawn = (
@@ -62,7 +62,7 @@ def _shift(z: Tensor, by: int) -> Tensor:
     return (z >> by) & ((1 << (64 - by)) - 1)
 
 
-def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache: MixerCache | None) -> None:
+def check_positions(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache: MixerCache | None) -> None:
     """Refuse unsupported masks and positions for tokens `x` (B, T, ...).
 
     `mask` (B, P + T) includes the cache's P tokens. Padding must follow a row's tokens or, with a cache of joined rows, precede them.
@@ -74,17 +74,17 @@ def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache
         return
     seen = 0 if cache is None else cache.seen
     if mask is not None:
-        wanted = (x.shape[0], seen + x.shape[1])
-        if tuple(mask.shape) != wanted:
+        expected = (x.shape[0], seen + x.shape[1])
+        if tuple(mask.shape) != expected:
             raise ValueError(
-                f"attention_mask: its shape is {tuple(mask.shape)}, but it must be {wanted}: rows, and places read before or now"
+                f"attention_mask: its shape is {tuple(mask.shape)}, but it must be {expected}: rows, and places read before or now"
             )
         real = mask.ne(0)
         if cache is None:
             right = real[:, 0] & (real[:, 1:] <= real[:, :-1]).all(1)
         else:
             padding = 0 if cache.padding is None else cache.padding.to(mask.device)[:, None]
-            right = (real == (torch.arange(wanted[1], device=mask.device) >= padding)).all(1)
+            right = (real == (torch.arange(expected[1], device=mask.device) >= padding)).all(1)
         if not right.all():
             raise ValueError(
                 f"attention_mask: row {int(right.int().argmin())} has padding before, between or, where more is to be written, behind "
@@ -92,7 +92,7 @@ def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache
             )
     if positions is None or cache is None or not seen:
         return
-    if not (positions == cache.places(x.shape[1], positions.device)).all():
+    if not (positions == cache.positions(x.shape[1], positions.device)).all():
         raise ValueError("position_ids: beside past_key_values they must go on from what was read")
 
 
@@ -102,18 +102,18 @@ def has_borders(positions: Tensor) -> bool:
     Raises:
         ValueError: positions do not count up from 0 in each example.
     """
-    again = positions[:, 1:] == 0
-    counted = again | (positions[:, 1:] == positions[:, :-1] + 1)
-    if not (positions[:, 0] == 0).all() or not counted.all():
+    restarts = positions[:, 1:] == 0
+    consecutive = restarts | (positions[:, 1:] == positions[:, :-1] + 1)
+    if not (positions[:, 0] == 0).all() or not consecutive.all():
         raise ValueError(
             "position_ids: they must be 0 at the first token of an example and count up from there: a decoder of this project knows no "
             "other positions"
         )
-    return bool(again.any())
+    return bool(restarts.any())
 
 
 # Least ratio of lengths in a group: lower pads more, higher makes more groups, which are computed in turn.
-ALIKE = 2 / 3
+LEAST_RATIO = 2 / 3
 
 
 class Group(NamedTuple):
@@ -126,10 +126,10 @@ class Group(NamedTuple):
     tokens: Tensor
     """Indices of these tokens in the packed rows' B T."""
 
-    def apart(self, flat: Tensor) -> Tensor:
+    def split(self, flat: Tensor) -> Tensor:
         """Select the group's tokens from all (B T, ...), as (N, L, ...)."""
-        laid = flat.new_zeros(self.real.numel(), *flat.shape[1:])
-        return cast(Tensor, laid.index_copy(0, self.slots, flat[self.tokens]).unflatten(0, self.real.shape))
+        padded = flat.new_zeros(self.real.numel(), *flat.shape[1:])
+        return cast(Tensor, padded.index_copy(0, self.slots, flat[self.tokens]).unflatten(0, self.real.shape))
 
 
 class Packing:
@@ -145,19 +145,19 @@ class Packing:
         lengths = torch.diff(starts, append=starts.new_tensor([position_ids.numel()]))
         order = lengths.argsort(descending=True, stable=True)
         self.groups: list[Group] = []
-        for first, stop in _alike(lengths[order].tolist()):
+        for first, stop in _similar_lengths(lengths[order].tolist()):
             chosen = order[first:stop]
             steps = torch.arange(int(lengths[chosen[0]]), device=device)
             real = steps < lengths[chosen, None]
             self.groups.append(Group(real, real.flatten().nonzero().squeeze(1), (starts[chosen, None] + steps)[real]))
         self.back = torch.cat([group.tokens for group in self.groups]).argsort()
 
-    def apart(self, x: Tensor) -> list[Tensor]:
+    def split(self, x: Tensor) -> list[Tensor]:
         """Split packed rows (B, T, ...) into groups of examples, each (N, L, ...)."""
         flat = x.flatten(0, 1)
-        return [group.apart(flat) for group in self.groups]
+        return [group.split(flat) for group in self.groups]
 
-    def together(self, groups: Sequence[Tensor]) -> Tensor:
+    def join(self, groups: Sequence[Tensor]) -> Tensor:
         """Invert `apart`, without the padding."""
         flat = torch.cat([y.flatten(0, 1)[group.slots] for y, group in zip(groups, self.groups, strict=True)])
         return cast(Tensor, flat[self.back].unflatten(0, self.shape))
@@ -166,10 +166,10 @@ class Packing:
         return [group.real for group in self.groups]
 
 
-def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _similar_lengths(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
     first = 0
     for number, length in enumerate(lengths):
-        if length < ALIKE * lengths[first]:
+        if length < LEAST_RATIO * lengths[first]:
             yield first, number
             first = number
     yield first, len(lengths)
@@ -183,8 +183,8 @@ def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     Raises:
         UserError: one example changes the logits of the next.
     """
-    inside: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, without its configuration
-    size = inside.config.get_text_config().vocab_size  # the embeddings may be wrapped by adapters
+    inner: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, without its configuration
+    size = inner.config.get_text_config().vocab_size  # the embeddings may be wrapped by adapters
     first, second = torch.arange(3, 15, device=device) % size, torch.arange(20, 32, device=device) % size
     positions = torch.arange(12, device=device).repeat(1, 2)
     rows = (
@@ -195,14 +195,15 @@ def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     try:
         with torch.no_grad():
             alone, *after = (
-                model(ids[None], position_ids=places, use_cache=False).logits[0, -12:].float() for ids, places in rows
+                model(ids[None], position_ids=row_positions, use_cache=False).logits[0, -12:].float()
+                for ids, row_positions in rows
             )
     except TypeError:
-        raise _refusal(inside, pack, "takes no positions, by which Transformers tells examples apart") from None
+        raise _refusal(inner, pack, "takes no positions, by which Transformers tells examples apart") from None
     length = alone.norm(dim=-1)
-    by_neighbour, from_alone = ((x - after[0]).norm(dim=-1).div(length).max() for x in (after[1], alone))
-    if not (by_neighbour < MOVED and from_alone < FROM_ALONE):
-        raise _refusal(inside, pack, "does not hold the examples of a row apart (tried on two)")
+    moved, from_alone = ((x - after[0]).norm(dim=-1).div(length).max() for x in (after[1], alone))
+    if not (moved < NEIGHBOUR_LIMIT and from_alone < ALONE_LIMIT):
+        raise _refusal(inner, pack, "does not hold the examples of a row apart (tried on two)")
 
 
 def _refusal(model: Any, pack: int, why: str) -> UserError:
@@ -210,6 +211,6 @@ def _refusal(model: Any, pack: int, why: str) -> UserError:
 
 
 # Greatest change of the second example's logits by another first one, relative to their norm: only rounding.
-MOVED = 0.01
+NEIGHBOUR_LIMIT = 0.01
 # Greatest distance from the second example alone, where other shapes round differently in half precision.
-FROM_ALONE = 0.2
+ALONE_LIMIT = 0.2

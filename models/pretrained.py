@@ -68,9 +68,9 @@ def build_pretrained(
         raise UserError(
             f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
         )
-    left_out = ", ".join(fit_tokenizer(model, tokenizer))
-    if left_out and this_process().is_main:
-        log.info("%s: its generation settings are left out, for traces are greedy: %s", config.name_or_path, left_out)
+    dropped = ", ".join(fit_tokenizer(model, tokenizer))
+    if dropped and this_process().is_main:
+        log.info("%s: its generation settings are left out, for traces are greedy: %s", config.name_or_path, dropped)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
 
 
@@ -163,10 +163,10 @@ def load_adapted(
     fit_tokenizer(model, tokenizer)
     with no_larger_than_its_files(str(folder)):
         adapted = read(what, lambda: peft.PeftModel.from_pretrained(model, str(folder)))
-    return beside(adapted) if is_in_4bit(model) else read(what, adapted.merge_and_unload)
+    return unmerged(adapted) if is_in_4bit(model) else read(what, adapted.merge_and_unload)
 
 
-def beside(adapted: PeftModel) -> PreTrainedModel:
+def unmerged(adapted: PeftModel) -> PreTrainedModel:
     """Return the model with unmerged adapters in its layers.
 
     Trained rows and tables replace the model's own, in full precision.
@@ -234,7 +234,7 @@ def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
     return list(lora.target_modules)
 
 
-def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
+def four_bit_options(dtype: torch.dtype | str, device: str) -> dict[str, Any]:
     """Return the loader's options for NF4 with doubly quantised scales (Dettmers et al., 2023).
 
     `place`: a device, or `auto` for all.
@@ -248,12 +248,15 @@ def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
         raise UserError(f"load_in_4bit: weights in 4 bits need bitsandbytes: {install('gpu')}") from None
     from transformers import BitsAndBytesConfig
 
-    computed = torch.bfloat16 if isinstance(dtype, str) else dtype
+    compute_dtype = torch.bfloat16 if isinstance(dtype, str) else dtype
     quantised = BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=computed
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=compute_dtype,
     )
     return {
         "quantization_config": quantised,
-        "device_map": place if place == "auto" else {"": place},
-        "dtype": computed,
+        "device_map": device if device == "auto" else {"": device},
+        "dtype": compute_dtype,
     }

@@ -33,7 +33,7 @@ One core: measured, from 60 for layers of 60,000 weights to 15 for SmolLM2-135M.
 """
 LOGITS = 2**28
 """Most logits of one call: 1 GB in float32."""
-RUNS_NOT = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
+MODEL_ERRORS = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
 """Errors of a model's code where it does not support a call."""
 
 
@@ -48,7 +48,7 @@ class Departure(NamedTuple):
     relative: float = 0.0
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """A model's kind of cache, its departure from the parallel pass, and a row's cache."""
 
     kind: Kind
@@ -132,7 +132,7 @@ class ModelReader:
         self._chunks = self.chunks() if self.kind is not Kind.PLAIN else None
         if self._chunks is None:
             return self._ends(self._sequences)
-        return torch.cat([_begun(self._chunks, row, prompt) for row, prompt in enumerate(self._sequences)])
+        return torch.cat([_read_prompt(self._chunks, row, prompt) for row, prompt in enumerate(self._sequences)])
 
     @torch.no_grad()
     def step(self, tokens: Sequence[int | None]) -> Tensor:
@@ -177,18 +177,18 @@ class ModelReader:
 
     @functools.cached_property
     @torch.no_grad()
-    def _measured(self) -> Measured:
+    def _measured(self) -> Measurement:
         lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
         generator = torch.Generator().manual_seed(0)
         sequences = [torch.randint(self.vocabulary, (n,), generator=generator).tolist() for n in lengths]
         title = f"{self.name} ({self.model.config.model_type})"
         try:
             expected = [next(self.parallel([sequence])) for sequence in sequences]
-        except RUNS_NOT as error:
+        except MODEL_ERRORS as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise UserError(f"{title} cannot be run by this version of Transformers: {reason}") from None
         plain_departure = _departure(
-            self._ends([sequence[:-1] for sequence in sequences])[:, None], [true[-2:-1] for true in expected]
+            self._ends([sequence[:-1] for sequence in sequences])[:, None], [logits[-2:-1] for logits in expected]
         )
         if plain_departure.relative > 10 * self._tolerance:
             raise UserError(
@@ -198,29 +198,29 @@ class ModelReader:
         kind = self.cached.kind()
         if kind is not None and min(lengths) > PROBE:
             try:
-                departure = _departure(self._in_chunks(kind, sequences), [true[-PROBE:] for true in expected])
-            except RUNS_NOT:
+                departure = _departure(self._in_chunks(kind, sequences), [logits[-PROBE:] for logits in expected])
+            except MODEL_ERRORS:
                 departure = Departure(float("inf"), float("inf"))
             if departure.relative <= self._tolerance:
                 caches = [self.cached.read(self._ids([sequence]), None)[1] for sequence in sequences[:2]]
                 row = footprint((lengths[1], caches[1]), (lengths[0], caches[0]))
-                return Measured(kind, departure, row, caches[0])
+                return Measurement(kind, departure, row, caches[0])
         log.warning("%s: no cache of a known kind carries it on: every token takes a pass over all before it", title)
-        return Measured(Kind.PLAIN, plain_departure)
+        return Measurement(Kind.PLAIN, plain_departure)
 
     def _in_chunks(self, kind: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
         """Read sequences with some wrong guesses; return the last logits (PROBE, V) of each."""
         chunks, rows = ChunkReader(self.cached, kind, self.limit), range(len(sequences))
         for row in rows:
-            _begun(chunks, row, sequences[row][:-PROBE])
-        right = {row: PROBE // 2 - (row if kind is Kind.CROP else 0) for row in rows}
-        true = {row: sequences[row][-PROBE:][: right[row]] for row in rows}
-        first = chunks.extend({row: Chunk([*true[row], *2 * [true[row][0]]], right[row] + 1) for row in rows})
-        chunks.keep(right)
+            _read_prompt(chunks, row, sequences[row][:-PROBE])
+        correct = {row: PROBE // 2 - (row if kind is Kind.CROP else 0) for row in rows}
+        guessed = {row: sequences[row][-PROBE:][: correct[row]] for row in rows}
+        first = chunks.extend({row: Chunk([*guessed[row], *2 * [guessed[row][0]]], correct[row] + 1) for row in rows})
+        chunks.keep(correct)
         rest = {row: sequences[row][chunks.held(row) :] for row in rows}
-        last = chunks.extend({row: Chunk(rest[row], PROBE - right[row] - 1) for row in rows})
+        last = chunks.extend({row: Chunk(rest[row], PROBE - correct[row] - 1) for row in rows})
         chunks.keep({})
-        return [torch.cat([first[row][: right[row]], last[row]]) for row in rows]
+        return [torch.cat([first[row][: correct[row]], last[row]]) for row in rows]
 
     def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor([list(sequence) for sequence in sequences], device=self._device)
@@ -248,17 +248,17 @@ class ModelReader:
         return self._whole(sequences)[torch.arange(len(sequences), device=self._device), ends]
 
 
-def _begun(chunks: ChunkReader, row: int, prompt: list[int]) -> Tensor:
+def _read_prompt(chunks: ChunkReader, row: int, prompt: list[int]) -> Tensor:
     logits = chunks.extend({row: Chunk(prompt, 0)})[row]
     chunks.keep({row: len(prompt)})
     return logits
 
 
-def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor]) -> Departure:
+def _departure(actual: Sequence[Tensor] | Tensor, expected: Sequence[Tensor]) -> Departure:
     logprobs, relatives = [], []
-    for logits, expected in ((logits.float(), expected.float()) for logits, expected in zip(found, true)):
-        logprobs.append((logits.log_softmax(-1) - expected.log_softmax(-1)).abs().max())
+    for logits, target in ((logits.float(), target.float()) for logits, target in zip(actual, expected)):
+        logprobs.append((logits.log_softmax(-1) - target.log_softmax(-1)).abs().max())
         # A shift of all logits does not change probabilities.
-        difference = (logits - expected) - (logits - expected).mean(-1, keepdim=True)
-        relatives.append((difference.square().mean(-1).sqrt() / expected.std(-1)).max())
+        difference = (logits - target) - (logits - target).mean(-1, keepdim=True)
+        relatives.append((difference.square().mean(-1).sqrt() / target.std(-1)).max())
     return Departure(float(torch.stack(logprobs).max()), float(torch.stack(relatives).max()))

@@ -76,22 +76,22 @@ class _Steps(nn.RNNBase):
     def flatten_parameters(self) -> None:
         """Do nothing: cuDNN's layout is for one member's weights."""
 
-    def _given(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+    def _input_gates(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
         """Compute the input's part of the gates: T tensors (M, B, gates)."""
         members = len(bias)
-        given = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
-        return given.view(members, -1, x.shape[1], given.shape[-1]).unbind(2)
+        gates = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
+        return gates.view(members, -1, x.shape[1], gates.shape[-1]).unbind(2)
 
-    def _start(self, given: Sequence[Tensor]) -> Tensor:
-        return given[0].new_zeros(*given[0].shape[:2], self.hidden_size)
+    def _start(self, input_gates: Sequence[Tensor]) -> Tensor:
+        return input_gates[0].new_zeros(*input_gates[0].shape[:2], self.hidden_size)
 
 
 class _GRU(_Steps, nn.GRU):
     def forward(self, x: Tensor, state: None = None) -> Any:  # type: ignore[override]
-        given = self._given(x, self.bias_ih_l0)
+        input_gates = self._input_gates(x, self.bias_ih_l0)
         weight, bias = self.weight_hh_l0.transpose(1, 2), self.bias_hh_l0[:, None]
-        h, outputs, sizes = self._start(given), [], [2 * self.hidden_size, self.hidden_size]
-        for gates in given:
+        h, outputs, sizes = self._start(input_gates), [], [2 * self.hidden_size, self.hidden_size]
+        for gates in input_gates:
             (of_input, new), (of_state, of_candidate) = (
                 gates.split(sizes, -1),
                 torch.baddbmm(bias, h, weight).split(sizes, -1),
@@ -104,11 +104,11 @@ class _GRU(_Steps, nn.GRU):
 
 class _LSTM(_Steps, nn.LSTM):
     def forward(self, x: Tensor, state: None = None) -> Any:  # type: ignore[override]
-        given = self._given(x, self.bias_ih_l0 + self.bias_hh_l0)
+        input_gates = self._input_gates(x, self.bias_ih_l0 + self.bias_hh_l0)
         weight, size = self.weight_hh_l0.transpose(1, 2), self.hidden_size
-        h = c = self._start(given)
+        h = c = self._start(input_gates)
         outputs = []
-        for gates in given:
+        for gates in input_gates:
             first, new, last = torch.baddbmm(gates, h, weight).split([2 * size, size, size], -1)
             i, f = torch.sigmoid(first).chunk(2, -1)
             c = torch.addcmul(f * c, i, torch.tanh(new))
@@ -151,8 +151,8 @@ def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
             module.__class__, owner_prefix = kind, f"{name}."
         elif isinstance(module, Mixer):
             if list(module.named_parameters(recurse=False)):
-                module.register_forward_pre_hook(_by_row)
-                module.register_forward_hook(_as_kept, always_call=True)
+                module.register_forward_pre_hook(_expand_by_row)
+                module.register_forward_hook(_restore, always_call=True)
         elif [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
             raise UserError(
                 f"{name}: a {type(module).__name__} cannot be stacked, since nothing says how its parameters are used"
@@ -161,7 +161,7 @@ def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
         owner, _, leaf = name.rpartition(".")
         together = torch.stack([tensors[name].detach() for tensors in parameters])
         setattr(stacked.get_submodule(owner), leaf, nn.Parameter(together, parameters[0][name].requires_grad))
-    _try(stacked, models)
+    _check_logits(stacked, models)
     return stacked
 
 
@@ -216,20 +216,20 @@ def _scaled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return shifted.flatten(0, 1)
 
 
-def _by_row(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+def _expand_by_row(module: nn.Module, inputs: tuple[Any, ...]) -> None:
     """Show a module its own parameters as (M B, 1, ...) while it runs."""
     for name, parameter in module.named_parameters(recurse=False):
         rows = parameter[:, None].expand(-1, len(inputs[0]) // len(parameter), *parameter.shape[1:])
         module.__dict__[name] = rows.flatten(0, 1)[:, None]
 
 
-def _as_kept(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+def _restore(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
     for name, _ in module.named_parameters(recurse=False):
         module.__dict__.pop(name, None)
 
 
 @torch.no_grad()
-def _try(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> None:
+def _check_logits(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> None:
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(models[0].config.vocab_size, (len(models), 3, 5), generator=generator)
     ids = ids.to(models[0].device)

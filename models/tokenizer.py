@@ -31,7 +31,7 @@ from remedy.models.tokenizer_backends import (
 
 FILE = "trace_tokenizer.json"
 """File of a tokenizer in a checkpoint's folder."""
-TRIED = 100  # training examples checked at build for text that does not come back; others are checked when read
+CHECKED = 100  # training examples checked at build for text that does not come back; others are checked when read
 CACHED = 100_000  # pieces of text whose ids are cached
 LONGEST_CACHED = 200  # characters; longer pieces, such as whole programs, seldom recur
 
@@ -96,11 +96,13 @@ class TraceTokenizer:
         frames: list[int] = []
         strings: list[bool] = []
         spans = list(spans)
-        for role, piece, frame, string in self._whole(spans):
-            new, flags = self._cut(piece, string) if isinstance(piece, str) else ([self.special_ids[piece]], [False])
-            ids += new
-            roles += [int(role)] * len(new)
-            frames += [frame] * len(new)
+        for role, piece, frame, string in self._mergeable(spans):
+            piece_ids, flags = (
+                self._cut(piece, string) if isinstance(piece, str) else ([self.special_ids[piece]], [False])
+            )
+            ids += piece_ids
+            roles += [int(role)] * len(piece_ids)
+            frames += [frame] * len(piece_ids)
             strings += flags
         if not self.backend.exact and self.pieces(ids) != _runs(spans):
             name = getattr(self.settings, "name_or_path", self.settings.kind)
@@ -113,7 +115,7 @@ class TraceTokenizer:
             )
         return Encoded(ids, roles, frames, strings)
 
-    def _whole(self, spans: Iterable[Span]) -> Iterable[Piece]:
+    def _mergeable(self, spans: Iterable[Span]) -> Iterable[Piece]:
         """Join spans at strings for a subword tokenizer, as it was trained."""
         return _joined(spans) if self._subwords is not None and self._strings == "subword" else spans
 
@@ -159,7 +161,7 @@ class TraceTokenizer:
             for role in self.encode(spans).roles:
                 counts[role] += 1
             return counts
-        for role, piece, _, string in self._whole(spans):
+        for role, piece, _, string in self._mergeable(spans):
             counts[role] += len(self._cut(piece, string)[0]) if isinstance(piece, str) else 1
         return counts
 
@@ -269,7 +271,7 @@ def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None)
     """
     tokenizer = TraceTokenizer(settings, settings.build(data))
     if data is not None and not tokenizer.backend.exact:
-        for example in training_examples(data, TRIED):
+        for example in training_examples(data, CHECKED):
             tokenizer.encode(example.spans)
     return tokenizer
 

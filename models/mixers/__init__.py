@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from remedy.models.kernels import TRIED, Tried, Use, try_kernels
+from remedy.models.kernels import TRIALS, KernelTrial, Use, try_kernels
 from remedy.models.mixers import attention, deltanet, mamba, path_attention, rnn, rwkv7  # noqa: F401 (they register themselves)
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
@@ -51,10 +51,10 @@ def _uses(mixer: Mixer) -> Iterator[Use]:
 def _path(use: Use, device: torch.device, dtype: torch.dtype) -> str:
     if device.type != "cuda":
         return "PyTorch (no CUDA device)"
-    tried = TRIED.get((use.operation, device.type, dtype, use.widths), Tried((), ("kernels were not tried",)))
-    if not tried.found:
-        return f"PyTorch ({'; '.join(tried.refused)})"
-    module = tried.found[0][0].path.rsplit(".", 1)[0]
+    trial = TRIALS.get((use.operation, device.type, dtype, use.widths), KernelTrial((), ("kernels were not tried",)))
+    if not trial.kernels:
+        return f"PyTorch ({'; '.join(trial.refusals)})"
+    module = trial.kernels[0][0].path.rsplit(".", 1)[0]
     return f"{module}{_version(module.split('.')[0])}"
 
 

@@ -72,7 +72,7 @@ class Attention(Mixer):
             q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary:
             if positions is None:
-                positions = torch.arange(steps, device=x.device) if cache is None else cache.places(steps, x.device)
+                positions = torch.arange(steps, device=x.device) if cache is None else cache.positions(steps, x.device)
             cos, sin = self._angles(positions, x)
             q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         if cache is not None:
@@ -102,29 +102,29 @@ class Attention(Mixer):
         mask = self._mask(earlier, steps, cache, q.device)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and steps > 1)
 
-    def _mask(self, kept: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
+    def _mask(self, past: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
         """Mark the keys (columns) that each new token (row) sees; None: all up to itself.
 
         (T, S), or (B, 1, T, S) with padding.
         """
-        narrow = self.window is not None and kept + steps > self.window
+        narrow = self.window is not None and past + steps > self.window
         padding = cache.padding if cache is not None else None
-        if padding is None and not narrow and (steps == 1 or kept == 0):
+        if padding is None and not narrow and (steps == 1 or past == 0):
             return None
-        mask = torch.ones(steps, kept + steps, dtype=torch.bool, device=device).tril(kept)
+        mask = torch.ones(steps, past + steps, dtype=torch.bool, device=device).tril(past)
         if self.window is not None:
-            mask = mask.triu(kept + 1 - self.window)
+            mask = mask.triu(past + 1 - self.window)
         if cache is None or padding is None:
             return mask
-        places = torch.arange(cache.seen - kept, cache.seen + steps, device=device)
-        return mask & (places >= padding.to(device)[:, None])[:, None, None]
+        positions = torch.arange(cache.seen - past, cache.seen + steps, device=device)
+        return mask & (positions >= padding.to(device)[:, None])[:, None, None]
 
     def _angles(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosine and sine, (T, K / 2) or (B, 1, T, K / 2)."""
         half = self.head_dim // 2
         frequencies = self.theta ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
-        places = positions if positions.ndim == 1 else positions[:, None]
-        angles = places[..., None].float() * frequencies
+        by_head = positions if positions.ndim == 1 else positions[:, None]
+        angles = by_head[..., None].float() * frequencies
         return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 

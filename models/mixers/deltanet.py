@@ -76,14 +76,14 @@ def delta_rule_chunked(
     beta, size = beta[..., None], k.shape[3]
 
     between = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()  # a product is faster than tril on a CPU
-    from_start, to_end, over = k, k, None
+    from_start, to_end, chunk_decay = k, k, None
     if g is not None:
         total = g.cumsum(-1)
         # Above the diagonal the difference is positive, and its exponential might overflow.
         between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp() * between
         from_start = total.exp()[..., None] * k
         to_end = (total[..., -1:] - total).exp()[..., None] * k
-        over = total[..., -1].exp()[..., None, None]
+        chunk_decay = total[..., -1].exp()[..., None, None]
     below = (beta * k) @ k.transpose(-1, -2) * between.tril(-1)
     solved = torch.linalg.solve_triangular(
         below, beta * torch.cat([v, from_start], -1), upper=False, unitriangular=True
@@ -97,7 +97,7 @@ def delta_rule_chunked(
     outputs = []
     # Unbound at once: an index's backward pass would fill a tensor of the whole sequence for every chunk.
     chunks = zip(*(x.unbind(2) for x in (q, within, u, w, to_end)))
-    decays = [None] * q.shape[2] if over is None else over.unbind(2)
+    decays = [None] * q.shape[2] if chunk_decay is None else chunk_decay.unbind(2)
     for (query, scores, values, of_state, keys), decay in zip(chunks, decays):
         corrected = values - of_state @ state
         outputs.append(query @ state + scores @ corrected)
@@ -125,11 +125,11 @@ def _reference(
 ) -> tuple[Tensor, Tensor]:
     n = k.shape[2] // q.shape[2]
     rule = delta_rule_recurrent if k.shape[2] == 1 else delta_rule_chunked
-    y, state = rule(*_every_step(q, k, v, beta, g), state)
+    y, state = rule(*_steps_as_tokens(q, k, v, beta, g), state)
     return y[:, :, n - 1 :: n], state
 
 
-def _every_step(
+def _steps_as_tokens(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Make every step a token; a token's decay belongs to its first step."""
@@ -157,27 +157,27 @@ def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Ten
 
 def _product(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
     n = k.shape[2] // q.shape[2]
-    query, key, value, written = _rounded(q, k, v, beta)
+    query, key, value, rates = _rounded(q, k, v, beta)
     decay = g.transpose(1, 2).contiguous() if g is not None else None
-    given = {"scale": 1.0, "initial_state": state, "output_final_state": True}
-    y, last = function(query, key, value, decay, written, num_householder=n, **given)
+    options = {"scale": 1.0, "initial_state": state, "output_final_state": True}
+    y, last = function(query, key, value, decay, rates, num_householder=n, **options)
     return y.transpose(1, 2), last
 
 
 def _plain(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
     n = k.shape[2] // q.shape[2]
-    query, key, value, written = _rounded(*_every_step(q, k, v, beta, None)[:4])
-    y, last = function(query, key, value, written, scale=1.0, initial_state=state, output_final_state=True)
+    query, key, value, rates = _rounded(*_steps_as_tokens(q, k, v, beta, None)[:4])
+    y, last = function(query, key, value, rates, scale=1.0, initial_state=state, output_final_state=True)
     return y[:, n - 1 :: n].transpose(1, 2), last
 
 
 def _decaying(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
     """Call the gated kernel, which without g computes the plain rule also in float32."""
     n = k.shape[2] // q.shape[2]
-    q, k, v, beta, g = _every_step(q, k, v, beta, g)
-    query, key, value, written = _rounded(q, k, v, beta)
-    decay = g.transpose(1, 2).float().contiguous() if g is not None else torch.zeros_like(written)
-    y, last = function(query, key, value, decay, written, scale=1.0, initial_state=state, output_final_state=True)
+    q, k, v, beta, g = _steps_as_tokens(q, k, v, beta, g)
+    query, key, value, rates = _rounded(q, k, v, beta)
+    decay = g.transpose(1, 2).float().contiguous() if g is not None else torch.zeros_like(rates)
+    y, last = function(query, key, value, decay, rates, scale=1.0, initial_state=state, output_final_state=True)
     return y[:, n - 1 :: n].transpose(1, 2), last
 
 

@@ -72,9 +72,9 @@ class PaTHAttention(Mixer):
         if cache is None:
             y, _ = attend(q, k, v, w, beta)
         else:
-            keys, values, real = cache.turned_keys(self.layer)
+            keys, values, real = cache.transformed_keys(self.layer)
             y, keys = attend(q, k, v, w, beta, keys, values, real)
-            cache.turn_keys(keys, v, self.layer)
+            cache.replace_keys(keys, v, self.layer)
         return self.out_proj(y.to(x.dtype).transpose(1, 2).flatten(2))
 
     def operations(self) -> list[Use]:
@@ -115,30 +115,30 @@ def attend_chunked(
     all_values = all_values if values is None else torch.cat([values, all_values], 2)
     scaled_lines = beta[..., None] * w
 
-    until = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()
-    before = until.tril(-1)
-    right = torch.cat([scaled_lines, scaled_lines @ k.transpose(-1, -2) * before], -1)
-    turned = torch.linalg.solve_triangular(
-        scaled_lines @ w.transpose(-1, -2) * before, right, upper=False, unitriangular=True
+    causal = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()
+    strict = causal.tril(-1)
+    right_side = torch.cat([scaled_lines, scaled_lines @ k.transpose(-1, -2) * strict], -1)
+    solved = torch.linalg.solve_triangular(
+        scaled_lines @ w.transpose(-1, -2) * strict, right_side, upper=False, unitriangular=True
     )
-    over, inside = turned.split([width, size], -1)  # L diag(beta) W, and L tril(diag(beta) W K^T, -1)
-    by_path = q @ w.transpose(-1, -2) * until
-    own_scores = (q @ k.transpose(-1, -2) - by_path @ inside).masked_fill(until == 0, float("-inf"))
-    from_start = q - by_path @ over
-    at_end = k - inside.transpose(-1, -2) @ w
+    solved_w, solved_k = solved.split([width, size], -1)  # L diag(beta) W, and L tril(diag(beta) W K^T, -1)
+    reflected = q @ w.transpose(-1, -2) * causal
+    own_scores = (q @ k.transpose(-1, -2) - reflected @ solved_k).masked_fill(causal == 0, float("-inf"))
+    from_start = q - reflected @ solved_w
+    at_end = k - solved_k.transpose(-1, -2) @ w
 
     if keys is None:
         keys = k.new_zeros(*k.shape[:2], 0, width)
     outputs = []
     # Unbound at once: an index's backward pass would fill a tensor of the whole sequence for every chunk.
-    for number, parts in enumerate(zip(*(x.unbind(2) for x in (from_start, own_scores, over, w, at_end)))):
-        query, scores, over_chunk, lines, new = parts
+    for number, parts in enumerate(zip(*(x.unbind(2) for x in (from_start, own_scores, solved_w, w, at_end)))):
+        query, scores, removal, lines, new = parts
         earlier = query @ keys.transpose(-1, -2)
         if real is not None:
             earlier = torch.cat([earlier[..., :past].masked_fill(~real, float("-inf")), earlier[..., past:]], -1)
         weights = torch.cat([earlier, scores], -1).softmax(-1)
         outputs.append(weights @ all_values[:, :, : past + (number + 1) * size])
-        keys = torch.cat([keys - (keys @ over_chunk.transpose(-1, -2)) @ lines, new], 2)
+        keys = torch.cat([keys - (keys @ removal.transpose(-1, -2)) @ lines, new], 2)
     return torch.cat(outputs, 2)[:, :, :steps], keys[:, :, : past + steps]
 
 

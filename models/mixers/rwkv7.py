@@ -87,10 +87,10 @@ class RWKV7(Mixer):
             self.register_parameter(f"shift_{name}", nn.Parameter(torch.empty(width)))
         self.k_k, self.k_a = nn.Parameter(torch.empty(width)), nn.Parameter(torch.full((width,), 1.02))
         self.r_k = nn.Parameter(torch.full((self.heads, self.head_dim), -0.04))
-        self._begin(layer, config.num_hidden_layers)
+        self._initialise(layer, config.num_hidden_layers)
 
     @torch.no_grad()
-    def _begin(self, layer: int, layers: int) -> None:
+    def _initialise(self, layer: int, layers: int) -> None:
         width = len(self.k_k)
         channel = torch.arange(width)
         position = channel / (width - 1)
@@ -105,8 +105,8 @@ class RWKV7(Mixer):
         self.out_norm.weight.fill_(((layer + 1) / layers) ** 0.7)
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
-        before = self._before(x, cache) - x
-        shifted = {name: x + before * getattr(self, f"shift_{name}") for name in SHIFTED}
+        difference = self._previous(x, cache) - x
+        shifted = {name: x + difference * getattr(self, f"shift_{name}") for name in SHIFTED}
         r, k, v = self.r_proj(shifted["r"]), self.k_proj(shifted["k"]), self.v_proj(shifted["v"])
         # In float32, since errors of decays are multiplied over the tokens.
         g = LOWEST * torch.sigmoid(self.w_lora(shifted["w"]).float())
@@ -136,11 +136,11 @@ class RWKV7(Mixer):
         """Count per number of the state: removal, its addition, writing, output (2 each), decay."""
         return 9.0 * self.state_floats()[0], 0.0
 
-    def _before(self, x: Tensor, cache: MixerCache | None) -> Tensor:
+    def _previous(self, x: Tensor, cache: MixerCache | None) -> Tensor:
         if cache is None:
             return F.pad(x, (0, 0, 1, -1))
-        read = cache.update_conv_state(x.transpose(1, 2), self.layer, conv_kernel_size=1)
-        return F.pad(read, (1, -1))[..., -x.shape[1] :].transpose(1, 2)
+        window = cache.update_conv_state(x.transpose(1, 2), self.layer, conv_kernel_size=1)
+        return F.pad(window, (1, -1))[..., -x.shape[1] :].transpose(1, 2)
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
@@ -188,13 +188,13 @@ def wkv_chunked(
     total = g.cumsum(-2)
     last = total[..., -1:, :]
     middle = total[..., size // 2, None, :].detach()  # it cancels in the result
-    by_then, since = (total - middle).exp(), (middle - total).exp()
-    until = torch.ones(size, size, dtype=k.dtype, device=k.device).tril()
-    seen = torch.cat([a * (total - g - middle).exp(), r * by_then], -2)
-    products = seen @ torch.cat([b * since, k * since], -2).transpose(-1, -2)
+    decay_to, decay_from = (total - middle).exp(), (middle - total).exp()
+    causal = torch.ones(size, size, dtype=k.dtype, device=k.device).tril()
+    readers = torch.cat([a * (total - g - middle).exp(), r * decay_to], -2)
+    products = readers @ torch.cat([b * decay_from, k * decay_from], -2).transpose(-1, -2)
     (removed_of_b, removed_of_k), (read_of_b, read_of_k) = (
         (part * mask).chunk(2, dim=-1)
-        for part, mask in zip(products.chunk(2, dim=-2), (until.tril(-1).repeat(1, 2), until.repeat(1, 2)))
+        for part, mask in zip(products.chunk(2, dim=-2), (causal.tril(-1).repeat(1, 2), causal.repeat(1, 2)))
     )
     from_start = torch.cat([removed_of_k @ v, a * (total - g).exp()], -1)
     solved = torch.linalg.solve_triangular(-removed_of_b, from_start, upper=False, unitriangular=True)
@@ -239,8 +239,8 @@ def _chunk(
 ) -> Any:
     parts = [x.to(v.dtype).transpose(1, 2).contiguous() for x in (r, k, v, a, b)]
     decay = g.float().transpose(1, 2).contiguous()
-    given = {"scale": 1.0, "initial_state": state, "output_final_state": True, "lower_bound": LOWEST}
-    y, last = function(parts[0], decay, *parts[1:], **given)
+    options = {"scale": 1.0, "initial_state": state, "output_final_state": True, "lower_bound": LOWEST}
+    y, last = function(parts[0], decay, *parts[1:], **options)
     return y.transpose(1, 2), last
 
 

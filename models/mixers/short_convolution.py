@@ -73,7 +73,7 @@ def _triton(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tenso
     return y
 
 
-def _any(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> bool:
+def _is_sequence(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> bool:
     return x.shape[1] > 1
 
 
@@ -88,7 +88,7 @@ OPERATIONS["short_convolution"] = Operation(
     widths=lambda x, weight, bias, activation: (*weight.shape, int(activation is not None)),
     example=_example,
     kernels=(
-        Kernel("causal_conv1d.causal_conv1d_fn", _compiled, _any),
-        Kernel("fla.modules.causal_conv1d.causal_conv1d", _triton, _any),
+        Kernel("causal_conv1d.causal_conv1d_fn", _compiled, _is_sequence),
+        Kernel("fla.modules.causal_conv1d.causal_conv1d", _triton, _is_sequence),
     ),
 )

@@ -90,8 +90,8 @@ def selective_scan(
             return scan_by_token(u.float(), step.float(), a, b.float(), c.float(), signed, state)
     u, step, b, c = (x[:, 0].float() for x in (u, step, b, c))
     decay = torch.exp(step[..., None] * _rates(a))
-    arriving = (step * u)[..., None] * b[:, None, :]
-    state = arriving if state is None else (2 * decay - 1 if signed else decay) * state + arriving
+    added = (step * u)[..., None] * b[:, None, :]
+    state = added if state is None else (2 * decay - 1 if signed else decay) * state + added
     return (state @ c[..., None]).transpose(1, 2), state
 
 
@@ -167,13 +167,13 @@ def chunked_duality(
         between = between * (signs[..., :, None] * signs[..., None, :])
         from_start, to_end = from_start * signs, to_end * (signs[..., -1:] * signs)
     within = ((q @ k.transpose(-1, -2)) * between) @ v
-    brought = (k * to_end[..., None]).transpose(-1, -2) @ v  # (B, H, chunks, N, P)
+    chunk_states = (k * to_end[..., None]).transpose(-1, -2) @ v  # (B, H, chunks, N, P)
     if state is None:
-        state = torch.zeros_like(brought[:, :, 0])
+        state = torch.zeros_like(chunk_states[:, :, 0])
     before = []
-    for decay, arriving in zip(from_start[..., -1, None, None].unbind(2), brought.unbind(2)):
+    for decay, added in zip(from_start[..., -1, None, None].unbind(2), chunk_states.unbind(2)):
         before.append(state)
-        state = decay * state + arriving
+        state = decay * state + added
     y = within + (q * from_start[..., None]) @ torch.stack(before, dim=2)
     return y.flatten(2, 3)[:, :, :steps].transpose(1, 2), state
 
@@ -202,10 +202,10 @@ def _elementwise(
 
     def scan(u: Tensor, step: Tensor, a: Tensor, state: Tensor | None, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         exponent, sign = log_transition(step[..., None] * a, signed)
-        arriving = (step * u)[..., None] * b[:, :, None, :]
+        added = (step * u)[..., None] * b[:, :, None, :]
         start = state.flatten(1).contiguous() if state is not None else None
         signs = sign.cumprod(1) if sign is not None else torch.ones((), device=u.device)
-        h, _ = function((signs * arriving).flatten(2), exponent.flatten(2), start, output_final_state=False)
+        h, _ = function((signs * added).flatten(2), exponent.flatten(2), start, output_final_state=False)
         h = signs * h.unflatten(2, a.shape[-2:])
         return (h @ c[:, :, :, None]).squeeze(-1), h[:, -1]
 
@@ -230,16 +230,16 @@ def _simple_attention(
         signs = sign.cumprod(1)
         values = signs[..., None] * values
     keys, queries = (x[:, :, None].expand(-1, -1, u.shape[2], -1).to(u.dtype).contiguous() for x in (b, c))
-    given = {"scale": 1.0, "initial_state": state, "output_final_state": True}
-    y, last = function(queries, keys, values.to(u.dtype).contiguous(), exponent.float().contiguous(), **given)
+    options = {"scale": 1.0, "initial_state": state, "output_final_state": True}
+    y, last = function(queries, keys, values.to(u.dtype).contiguous(), exponent.float().contiguous(), **options)
     return (y, last) if signs is None else (signs[..., None] * y, signs[:, -1, :, None, None] * last)
 
 
-def _whole(u: Tensor, *rest: Any) -> bool:
+def _is_sequence(u: Tensor, *rest: Any) -> bool:
     return u.shape[1] > 1
 
 
-def _published(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
+def _fits_mamba(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
     return u.shape[1] > 1 and a.ndim <= 2 and not signed and state is None and b.shape[-1] <= WIDEST
 
 
@@ -263,8 +263,8 @@ OPERATIONS["selective_scan"] = Operation(
     widths=lambda u, step, a, b, c, signed, state: (*a.shape[-2:], int(signed)),
     example=_scan_example,
     kernels=(
-        Kernel("mamba_ssm.ops.selective_scan_interface.selective_scan_fn", _mamba, _published),
-        Kernel("fla.ops.hgrn.fused_recurrent_hgrn", _elementwise, _whole),
+        Kernel("mamba_ssm.ops.selective_scan_interface.selective_scan_fn", _mamba, _fits_mamba),
+        Kernel("fla.ops.hgrn.fused_recurrent_hgrn", _elementwise, _is_sequence),
     ),
 )
 OPERATIONS["state_space_duality"] = Operation(
@@ -272,7 +272,7 @@ OPERATIONS["state_space_duality"] = Operation(
     widths=lambda u, step, a, b, c, signed, state: (*u.shape[2:], b.shape[-1], int(signed)),
     example=_duality_example,
     kernels=(
-        Kernel("mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined", _duality, _published),
-        Kernel("fla.ops.simple_gla.chunk_simple_gla", _simple_attention, _whole),
+        Kernel("mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined", _duality, _fits_mamba),
+        Kernel("fla.ops.simple_gla.chunk_simple_gla", _simple_attention, _is_sequence),
     ),
 )

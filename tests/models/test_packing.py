@@ -90,7 +90,7 @@ def test_less_than_a_third_of_what_is_mixed_is_padding(lengths: list[list[int]])
     packing = Packing(batch["position_ids"])
     assert all(3 * int(mask.sum()) > 2 * mask.numel() - 1 for mask in packing.real())
     x = torch.rand(*batch["position_ids"].shape, 2)
-    assert torch.equal(packing.together(packing.apart(x)), x)
+    assert torch.equal(packing.join(packing.split(x)), x)
 
 
 ISOLATING = {"llama", "mistral", "gemma3_text", "qwen3", "olmo2", "gpt2", "gpt_neox"}

@@ -224,20 +224,17 @@ def matched(settings: DecoderSettings) -> MatchedWidth:
     if getattr(settings, key) is not None:
         raise ValueError(f"{key} {getattr(settings, key)} is chosen by match: remove it")
     if isinstance(match.to, float):
-        target, grows = float(match.to), False
+        target, grows = match.to, False
     else:
         target, grows = _layers_cost(settings.model_copy(update={"mixers": match.to, "match": None}), {}, match)
 
     def cost(value: int) -> float:
-        nonlocal grows
-        amount, growing = _layers_cost(settings, {key: value}, match)
-        grows |= growing
-        return amount
+        return _layers_cost(settings, {key: value}, match)[0]
 
     heads = settings.shape_with({})["num_attention_heads"]
     steps = {"intermediate_size": (8, 1), "hidden_size": (2 * heads,)}.get(key, (1,))
     nearest = [_nearest(cost, target, step) for step in steps]
-    if match.length is not None and not grows:
+    if match.length is not None and not (grows or _layers_cost(settings, {key: nearest[0]}, match)[1]):
         raise ValueError(f"match.length {match.length} does nothing where no attention sees all tokens: remove it")
     value = next((value for value in nearest if _error(cost(value), target) <= TOLERANCE), None)
     if value is None:

@@ -6,7 +6,7 @@ Importing this module makes `save_pretrained`, `from_pretrained` and `.generate`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,6 @@ from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS, Mixer
 from remedy.models.positions import Packing, check_positions, drawn_positions, has_borders
 from remedy.models.protocol import CausalLM
-
-if TYPE_CHECKING:
-    from remedy.models.cache import MixerCache
-    from remedy.models.decoder_config import DecoderConfig
-    from remedy.models.positions import Packing
 
 
 class GatedMLP(nn.Module):
@@ -91,6 +86,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     supports_gradient_checkpointing = True
     _is_stateful = True
     main_input_name = "input_ids"
+    _input_embed_layer = "embeddings"
     _no_split_modules = ["Block"]
 
     def __init__(self, config: DecoderConfig) -> None:
@@ -114,16 +110,6 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
             nn.init.normal_(module.weight, std=std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        assert isinstance(value, nn.Embedding)
-        self.embeddings = value
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
 
     def mixers(self) -> list[Mixer]:
         return [layer.mixer for layer in self.layers if isinstance(layer, Block)]
@@ -189,7 +175,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         if packing is None:
             positions = self._positions(ids, mask, cache, x.shape[1])
         else:
-            masks = packing.real()
+            masks = [group.real for group in packing.groups]
             apart = packing.split(ids) if ids is not None else [None] * len(masks)
             positions = [self._positions(group_ids, mask, None, mask.shape[1]) for group_ids, mask in zip(apart, masks)]
         for layer in self.layers:

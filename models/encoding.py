@@ -56,8 +56,5 @@ def encoded_execution(execution: Execution, data: DataConfig, tokenizer: TraceTo
         TokenizerError: as `TraceTokenizer.encode`.
     """
     reveal = fit_to_budget(execution, data, tokenizer.count)
-    if reveal is None:
-        example = write_context(execution, data, OVER_BUDGET)
-    else:
-        example = write(execution, data, reveal)
+    example = write_context(execution, data, OVER_BUDGET) if reveal is None else write(execution, data, reveal)
     return example, tokenizer.encode(example.spans)

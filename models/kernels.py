@@ -106,6 +106,18 @@ def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., An
     return None
 
 
+def compute(operation: str, dtype: torch.dtype, *inputs: Any) -> Any:
+    """Compute an operation by a kernel, or by the reference in float32; `dtype` as for `kernel`."""
+    function = kernel(operation, dtype, *inputs)
+    if function is not None:
+        return function(*inputs)
+    with torch.autocast(
+        inputs[0].device.type, enabled=False
+    ):  # half precision's errors would accumulate over the tokens
+        inputs = tuple(x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)
+        return OPERATIONS[operation].reference(*inputs)
+
+
 def load_kernel(candidate: Kernel) -> Callable[..., Any]:
     """Import a kernel, to be called with its operation's inputs."""
     # Otherwise other installed packages choose fla's kernels.

@@ -162,9 +162,6 @@ class Packing:
         flat = torch.cat([y.flatten(0, 1)[group.slots] for y, group in zip(groups, self.groups, strict=True)])
         return cast(Tensor, flat[self.back].unflatten(0, self.shape))
 
-    def real(self) -> list[Tensor]:
-        return [group.real for group in self.groups]
-
 
 def _similar_lengths(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
     first = 0

@@ -145,13 +145,11 @@ class ModelReader:
             self._sequences[row].append(token)
         if not reading:
             return torch.zeros(len(tokens), self.vocabulary, device=self._device)
+        rows = list(reading)
         if self._chunks is None:
-            rows, logits = list(reading), self._ends([self._sequences[row] for row in reading])
+            logits = self._ends([self._sequences[row] for row in rows])
         else:
-            rows, chunk_logits = (
-                list(reading),
-                self._chunks.extend({row: Chunk([token], 0) for row, token in reading.items()}),
-            )
+            chunk_logits = self._chunks.extend({row: Chunk([token], 0) for row, token in reading.items()})
             self._chunks.keep(dict.fromkeys(rows, 1))
             logits = torch.cat([chunk_logits[row] for row in rows])
         all_logits = torch.zeros(len(tokens), logits.shape[-1], dtype=logits.dtype, device=logits.device)

@@ -10,7 +10,6 @@ import json
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -243,12 +242,11 @@ def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
 
 def _runs(spans: Iterable[Span]) -> list[str | Special]:
     runs: list[str | Special] = []
-    for _, group in groupby(
-        (span.piece for span in spans), lambda piece: piece if isinstance(piece, Special) else None
-    ):
-        pieces = [*group]
-        text = "".join(piece for piece in pieces if not isinstance(piece, Special))
-        runs += [text] if text else [piece for piece in pieces if isinstance(piece, Special)]
+    for span in spans:
+        if runs and isinstance(runs[-1], str) and isinstance(span.piece, str):
+            runs[-1] += span.piece
+        elif span.piece:
+            runs.append(span.piece)
     return runs
 
 

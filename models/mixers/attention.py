@@ -45,6 +45,7 @@ class Attention(Mixer):
     published = {"short_convolution": False}
     positional = True
     sets_state = "window"
+    state_flops = 2.0  # a product and a sum for each number in keys and values (Chowdhery et al., "PaLM", 2022)
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
@@ -85,14 +86,6 @@ class Attention(Mixer):
         """Count keys and values of a full window, or of every token."""
         per_token = 2 * self.heads * self.head_dim
         return (0, per_token) if self.window is None else (self.window * per_token, 0)
-
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count a product and a sum per number in keys and values.
-
-        Chowdhery et al., "PaLM", 2022.
-        """
-        fixed, per_token = self.state_floats()
-        return 2.0 * fixed, 2.0 * per_token
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, cache: MixerCache | None) -> Tensor:
         steps, earlier = q.shape[2], k.shape[2] - q.shape[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -39,6 +40,8 @@ class Mixer(nn.Module):
     """Names of its parameters without weight decay, besides norms and biases."""
     sets_state: ClassVar[str] = "hidden_size"
     """The setting that scales its state at a fixed width, or else `hidden_size`."""
+    state_flops: float = 0.0
+    """Operations of a token per number of the state, besides products with weights."""
     window: int | None = None
     """Number of tokens that it sees, if limited."""
 
@@ -79,7 +82,8 @@ class Mixer(nn.Module):
 
     def sequence_flops(self) -> tuple[float, float]:
         """Count a token's operations without weights: fixed, and per token of the sequence."""
-        return 0.0, 0.0
+        fixed, per_token = self.state_floats()
+        return self.state_flops * fixed, self.state_flops * per_token
 
     def read_state(self, cache: MixerCache | None) -> Tensor | None:
         """Return the recurrent state of an earlier call, batch first, or None."""
@@ -107,3 +111,9 @@ def in_chunks(most: int, dim: int, *tensors: Tensor | None) -> list[Any]:
         return padded.unflatten(dim, (-1, size))
 
     return [None if x is None else cut(x) for x in tensors]
+
+
+def step_bias(count: int) -> Tensor:
+    """Draw biases whose softplus is spread log-uniformly between 0.001 and 0.1."""
+    step = torch.exp(torch.rand(count) * math.log(100) + math.log(0.001))
+    return step + torch.log(-torch.expm1(-step))

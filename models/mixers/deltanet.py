@@ -16,7 +16,6 @@ Letters: `q`, `k`, `v`, `beta`, `g` log decay. Shapes: B batch, H heads, T time,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,8 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
-from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
+from remedy.models.mixers.base import MIXERS, Mixer, in_chunks, step_bias
 from remedy.models.mixers.short_convolution import ShortConvolution
 
 if TYPE_CHECKING:
@@ -105,24 +104,13 @@ def delta_rule_chunked(
     return torch.cat(outputs, dim=2)[:, :, :steps], state
 
 
-def delta_rule(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Compute n >= 1 steps per token, by a kernel or in PyTorch.
-
-    q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V). Returns outputs and the final
-    state in float32. Kernels compute in the precision of `v`.
-    """
-    fast = kernel("delta_rule", v.dtype, q, k, v, beta, g, state)
-    if fast is not None:
-        return fast(q, k, v, beta, g, state)
-    with torch.autocast(q.device.type, enabled=False):  # half precision's errors would accumulate over the tokens
-        return _reference(q.float(), k.float(), v.float(), beta.float(), g, state)
-
-
 def _reference(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
+    """Compute n >= 1 steps per token, as kernels do.
+
+    q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V).
+    """
     n = k.shape[2] // q.shape[2]
     rule = delta_rule_recurrent if k.shape[2] == 1 else delta_rule_chunked
     y, state = rule(*_steps_as_tokens(q, k, v, beta, g), state)
@@ -239,6 +227,7 @@ class DeltaNet(Mixer):
         value_width = (2 if self.wide else 1) * width
         self.heads = config.num_attention_heads
         self.num_householder = num_householder
+        self.state_flops = 4.0 * num_householder + self.gated + 2.0  # steps, decay, output
         self.head_dims = (width // self.heads, value_width // self.heads)
         self.sizes = [width, num_householder * width, num_householder * value_width]
         eigenvalues = self.eigenvalue_range(config.eigenvalues)
@@ -251,9 +240,9 @@ class DeltaNet(Mixer):
         self.decay_proj = nn.Linear(width, self.heads, bias=False) if self.gated else None
         if self.gated:
             # As in Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
-            step = torch.exp(torch.rand(self.heads) * math.log(100) + math.log(0.001))
+            bias = step_bias(self.heads)
             self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(1, 16).log())
-            self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
+            self.dt_bias = nn.Parameter(bias)
         self.out_norm = nn.RMSNorm(self.head_dims[1], eps=config.rms_norm_eps)
         self.out_proj = nn.Linear(value_width, width, bias=False)
         self.gate_proj = nn.Linear(width, value_width, bias=False) if self.wide else None
@@ -275,7 +264,7 @@ class DeltaNet(Mixer):
             g = -self.A_log.float().exp() * F.softplus(self.decay_proj(x).float() + self.dt_bias)
         state = self.read_state(cache)
         q, k, v, beta = (part.flatten(1, 2).transpose(1, 2) for part in (q, k, v, beta))
-        y, state = delta_rule(q, k, v, beta, g.transpose(1, 2) if g is not None else None, state)
+        y, state = compute("delta_rule", v.dtype, q, k, v, beta, g.transpose(1, 2) if g is not None else None, state)
         self.write_state(cache, state)
         y = self.out_norm(y.to(x.dtype)).transpose(1, 2).reshape(batch, steps, -1)
         if self.gate_proj is not None:
@@ -287,10 +276,6 @@ class DeltaNet(Mixer):
 
     def state_floats(self) -> tuple[int, int]:
         return self.heads * self.head_dims[0] * self.head_dims[1], 0
-
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: 4 per step, decay, output (2)."""
-        return (4.0 * self.num_householder + self.gated + 2.0) * self.state_floats()[0], 0.0
 
     def _beta(self, x: Tensor) -> Tensor:
         share = torch.sigmoid(self.beta_proj(x).float())

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
 from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
 from remedy.models.mixers.short_convolution import ShortConvolution
 
@@ -48,6 +48,7 @@ class PaTHAttention(Mixer):
 
     uses = frozenset({"num_attention_heads", "eigenvalues"})
     eigenvalues = "signed"
+    state_flops = 4.0  # as attention, and a transformation of every earlier key
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
@@ -69,11 +70,9 @@ class PaTHAttention(Mixer):
         )
         w = F.normalize(w.float(), dim=-1)  # in float32: rounded, w is no unit vector, and H no reflection
         beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).transpose(1, 2)
-        if cache is None:
-            y, _ = attend(q, k, v, w, beta)
-        else:
-            keys, values, real = cache.transformed_keys(self.layer)
-            y, keys = attend(q, k, v, w, beta, keys, values, real)
+        past = (None, None, None) if cache is None else cache.transformed_keys(self.layer)
+        y, keys = compute("path_attention", v.dtype, q, k, v, w, beta, *past)
+        if cache is not None:
             cache.replace_keys(keys, v, self.layer)
         return self.out_proj(y.to(x.dtype).transpose(1, 2).flatten(2))
 
@@ -82,10 +81,6 @@ class PaTHAttention(Mixer):
 
     def state_floats(self) -> tuple[int, int]:
         return 0, 2 * self.heads * self.head_dim
-
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count as for attention, and the transformation of every key."""
-        return 0.0, 2.0 * self.state_floats()[1] + 4.0 * self.heads * self.head_dim
 
 
 def attend_chunked(
@@ -140,27 +135,6 @@ def attend_chunked(
         outputs.append(weights @ all_values[:, :, : past + (number + 1) * size])
         keys = torch.cat([keys - (keys @ removal.transpose(-1, -2)) @ lines, new], 2)
     return torch.cat(outputs, 2)[:, :, :steps], keys[:, :, : past + steps]
-
-
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    w: Tensor,
-    beta: Tensor,
-    keys: Tensor | None = None,
-    values: Tensor | None = None,
-    real: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Attend by a kernel or in PyTorch, with shapes as in `attend_chunked`.
-
-    Keys are returned in float32, since rounding errors of every token would accumulate.
-    """
-    fast = kernel("path_attention", v.dtype, q, k, v, w, beta, keys, values, real)
-    if fast is not None:
-        return fast(q, k, v, w, beta, keys, values, real)
-    with torch.autocast(q.device.type, enabled=False):
-        return attend_chunked(q.float(), k.float(), v.float(), w.float(), beta.float(), keys, values, real)
 
 
 def _parallel(

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
 from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class RWKV7(Mixer):
 
     uses = frozenset({"num_attention_heads"})
     undecayed = frozenset({*(f"shift_{name}" for name in SHIFTED), "k_k", "k_a", "r_k"})
+    state_flops = 9.0  # removal, its addition, writing, output (2 each), decay
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
@@ -115,7 +116,7 @@ class RWKV7(Mixer):
         k = k * (1 + (rate - 1) * self.k_a).to(k.dtype)
         r, g, k, v, rate = (self._heads(part) for part in (r, g, k, v, rate))
         state = self.read_state(cache)
-        y, state = wkv(r, g, k, v, -removed, removed * rate, state)
+        y, state = compute("wkv", v.dtype, r, g, k, v, -removed, removed * rate, state)
         self.write_state(cache, state)
         y = self.out_norm(y.to(x.dtype).transpose(1, 2).flatten(0, 1).flatten(1)).view_as(x)
         r, k, v = (part.transpose(1, 2) for part in (r, k, v))
@@ -131,10 +132,6 @@ class RWKV7(Mixer):
 
     def state_floats(self) -> tuple[int, int]:
         return self.heads * self.head_dim**2, 0
-
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: removal, its addition, writing, output (2 each), decay."""
-        return 9.0 * self.state_floats()[0], 0.0
 
     def _previous(self, x: Tensor, cache: MixerCache | None) -> Tensor:
         if cache is None:
@@ -212,20 +209,6 @@ def wkv_chunked(
         outputs.append(query @ state + of_b @ removed + output)
         state = decay * state + ends @ torch.cat([removed, values], -2)
     return torch.cat(outputs, dim=2)[:, :, :steps], state
-
-
-def wkv(
-    r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Compute `wkv_recurrent` by a kernel or in PyTorch.
-
-    Returns outputs and the final state in float32. Kernels compute in the precision of `v`, PyTorch in float32.
-    """
-    fast = kernel("wkv", v.dtype, r, g, k, v, a, b, state)
-    if fast is not None:
-        return fast(r, g, k, v, a, b, state)
-    with torch.autocast(v.device.type, enabled=False):  # half precision's errors would accumulate over the tokens
-        return _reference(r.float(), g.float(), k.float(), v.float(), a.float(), b.float(), state)
 
 
 def _reference(

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, kernel
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, compute
 from remedy.models.mixers.base import in_chunks
 
 CHUNK = 64
@@ -82,12 +82,9 @@ def selective_scan(
     u, step (B, T, D), a (D, N) or (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state, without
     gradient from mamba-ssm's kernel.
     """
-    fast = kernel("selective_scan", u.dtype, u, step, a, b, c, signed, state)
-    if fast is not None:
-        return fast(u, step, a, b, c, signed, state)
     if u.shape[1] > 1:
-        with torch.autocast(u.device.type, enabled=False):
-            return scan_by_token(u.float(), step.float(), a, b.float(), c.float(), signed, state)
+        result: tuple[Tensor, Tensor] = compute("selective_scan", u.dtype, u, step, a, b, c, signed, state)
+        return result
     u, step, b, c = (x[:, 0].float() for x in (u, step, b, c))
     decay = torch.exp(step[..., None] * _rates(a))
     added = (step * u)[..., None] * b[:, None, :]
@@ -109,27 +106,6 @@ def _rates(a: Tensor) -> Tensor:
     return a if a.ndim == 2 else a.squeeze(1)
 
 
-def state_space_duality(
-    u: Tensor,
-    step: Tensor,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor,
-    signed: bool,
-    state: Tensor | None = None,
-    chunk: int = CHUNK,
-) -> tuple[Tensor, Tensor]:
-    """Compute Mamba-2's scan by a kernel or in PyTorch.
-
-    u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P). Returns y (B, T, H, P) and the last state.
-    """
-    fast = kernel("state_space_duality", u.dtype, u, step, a, b, c, signed, state)
-    if fast is not None:
-        return fast(u, step, a, b, c, signed, state)
-    with torch.autocast(u.device.type, enabled=False):
-        return chunked_duality(u.float(), step.float(), a, b.float(), c.float(), signed, state, chunk)
-
-
 def log_transition(exponent: Tensor, signed: bool) -> tuple[Tensor, Tensor | None]:
     """Return a transition's log size and its sign (None: positive), from step times rate."""
     if not signed:
@@ -149,8 +125,9 @@ def chunked_duality(
     state: Tensor | None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Compute `state_space_duality` in PyTorch, in the precision of the inputs.
+    """Compute Mamba-2's scan in PyTorch, in the precision of the inputs.
 
+    u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P). Returns y (B, T, H, P) and the last state.
     Inside a chunk y = ((c b^T) * D) (step u), where D_ts is the product of the transitions from s + 1 to t (Dao & Gu, 2024, section 6).
     """
     steps = u.shape[1]
@@ -243,25 +220,19 @@ def _fits_mamba(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed
     return u.shape[1] > 1 and a.ndim <= 2 and not signed and state is None and b.shape[-1] <= WIDEST
 
 
-def _scan_example(draw: Draw, channels: int, size: int, signed: int) -> tuple[Any, ...]:
-    """Draw the mixer's initial rates, and steps that make some signed transitions negative."""
-    step = F.softplus(2 * draw.normal(1, STEPS, channels, dtype=torch.float32) - 2)
-    rates = -torch.arange(1.0, size + 1, device=draw.device, dtype=torch.float32).repeat(channels, 1)
+def _example(draw: Draw, shape: tuple[int, ...], rates: Tensor, size: int, signed: int) -> tuple[Any, ...]:
+    """Draw inputs whose steps make some signed transitions negative."""
+    step = F.softplus(2 * draw.normal(1, STEPS, shape[0], dtype=torch.float32) - 2)
     b, c = draw.normal(1, STEPS, size), draw.normal(1, STEPS, size)
-    return draw.normal(1, STEPS, channels), step, rates, b, c, bool(signed), None
-
-
-def _duality_example(draw: Draw, heads: int, channels: int, size: int, signed: int) -> tuple[Any, ...]:
-    step = F.softplus(2 * draw.normal(1, STEPS, heads, dtype=torch.float32) - 2)
-    rates = -torch.arange(1.0, heads + 1, device=draw.device, dtype=torch.float32)
-    b, c = draw.normal(1, STEPS, size), draw.normal(1, STEPS, size)
-    return draw.normal(1, STEPS, heads, channels), step, rates, b, c, bool(signed), None
+    return draw.normal(1, STEPS, *shape), step, -rates.to(draw.device, torch.float32), b, c, bool(signed), None
 
 
 OPERATIONS["selective_scan"] = Operation(
     reference=scan_by_token,
     widths=lambda u, step, a, b, c, signed, state: (*a.shape[-2:], int(signed)),
-    example=_scan_example,
+    example=lambda draw, channels, size, signed: _example(
+        draw, (channels,), torch.arange(1.0, size + 1).repeat(channels, 1), size, signed
+    ),
     kernels=(
         Kernel("mamba_ssm.ops.selective_scan_interface.selective_scan_fn", _mamba, _fits_mamba),
         Kernel("fla.ops.hgrn.fused_recurrent_hgrn", _elementwise, _is_sequence),
@@ -270,7 +241,9 @@ OPERATIONS["selective_scan"] = Operation(
 OPERATIONS["state_space_duality"] = Operation(
     reference=chunked_duality,
     widths=lambda u, step, a, b, c, signed, state: (*u.shape[2:], b.shape[-1], int(signed)),
-    example=_duality_example,
+    example=lambda draw, heads, channels, size, signed: _example(
+        draw, (heads, channels), torch.arange(1.0, heads + 1), size, signed
+    ),
     kernels=(
         Kernel("mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined", _duality, _fits_mamba),
         Kernel("fla.ops.simple_gla.chunk_simple_gla", _simple_attention, _is_sequence),

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from remedy.models import kernels
-from remedy.models.kernels import OPERATIONS, Kernel, Use, kernel, refusal, refusal_in_subprocess, try_kernels
+from remedy.models.kernels import OPERATIONS, Kernel, Use, compute, kernel, refusal, refusal_in_subprocess, try_kernels
 from remedy.models.mixers import describe_kernels, find_kernels
-from remedy.models.mixers.deltanet import _reference, delta_rule
+from remedy.models.mixers.deltanet import _reference
 from tests.models.small_decoders import decoder
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -88,7 +88,7 @@ def test_a_kernel_that_agrees_is_found_and_used(install: Callable[..., None], no
     try_kernels([RULE], CPU, BF16)
     assert kernel("delta_rule", BF16, *inputs) is not None
     assert kernel("delta_rule", torch.float32, *inputs) is None
-    y, _ = delta_rule(*inputs)
+    y, _ = compute("delta_rule", BF16, *inputs)
     assert y.dtype == BF16  # the reference's is float32
 
 

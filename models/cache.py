@@ -80,6 +80,13 @@ class MixerCache(GrowingCache):
         positions = torch.arange(self.seen, self.seen + steps, device=device)
         return positions if self.padding is None else positions - self.padding.to(device)[:, None]
 
+    def tokens(self, past: int, steps: int, device: torch.device) -> Tensor | None:
+        """Mark those of the last and next positions that are no padding, (B, 1, 1, past + steps); None: all."""
+        if self.padding is None:
+            return None
+        positions = torch.arange(self.seen - past, self.seen + steps, device=device)
+        return (positions >= self.padding.to(device)[:, None])[:, None, None]
+
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.seen
 
@@ -103,11 +110,7 @@ class MixerCache(GrowingCache):
         layer: Any = self.layers[layer_idx]
         if not layer.is_initialized:
             return None, None, None
-        length = layer.keys.shape[-2]
-        if self.padding is None:
-            return layer.keys, layer.values, None
-        positions = torch.arange(self.seen - length, self.seen, device=layer.keys.device)
-        return layer.keys, layer.values, (positions >= self.padding.to(positions.device)[:, None])[:, None, None]
+        return layer.keys, layer.values, self.tokens(layer.keys.shape[-2], 0, layer.keys.device)
 
     def replace_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
         """Replace all keys of a layer, and append the new tokens' values.

@@ -131,20 +131,17 @@ def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
     new = {key: use for use in uses if (key := (use.operation, device.type, dtype, use.widths)) not in TRIALS}
-    candidates = {key: OPERATIONS[use.operation].kernels for key, use in new.items()}
     with ThreadPoolExecutor(32) as pool:
-        futures = {
+        trials = {
             key: [
-                pool.submit(refusal_in_subprocess, new[key], candidate, device, dtype) for candidate in candidates[key]
+                (candidate, pool.submit(refusal_in_subprocess, use, candidate, device, dtype))
+                for candidate in OPERATIONS[use.operation].kernels
             ]
-            for key in new
+            for key, use in new.items()
         }
-    for key in new:
-        reasons = [future.result() for future in futures[key]]
-        agreeing = tuple(
-            (candidate, load_kernel(candidate)) for candidate, reason in zip(candidates[key], reasons) if reason is None
-        )
-        TRIALS[key] = KernelTrial(agreeing, tuple(reason for reason in reasons if reason is not None))
+    for key, trial in trials.items():
+        agreeing = tuple((candidate, load_kernel(candidate)) for candidate, future in trial if future.result() is None)
+        TRIALS[key] = KernelTrial(agreeing, tuple(reason for _, future in trial if (reason := future.result())))
 
 
 def refusal_in_subprocess(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,12 +96,10 @@ class TraceTokenizer:
         strings: list[bool] = []
         spans = list(spans)
         for role, piece, frame, string in self._mergeable(spans):
-            piece_ids, flags = (
-                self._cut(piece, string) if isinstance(piece, str) else ([self.special_ids[piece]], [False])
-            )
-            ids += piece_ids
-            roles += [int(role)] * len(piece_ids)
-            frames += [frame] * len(piece_ids)
+            new, flags = self._cut(piece, string)
+            ids += new
+            roles += [int(role)] * len(new)
+            frames += [frame] * len(new)
             strings += flags
         if not self.backend.exact and self.pieces(ids) != _runs(spans):
             name = getattr(self.settings, "name_or_path", self.settings.kind)
@@ -118,12 +116,14 @@ class TraceTokenizer:
         """Join spans at strings for a subword tokenizer, as it was trained."""
         return _joined(spans) if self._subwords is not None and self._strings == "subword" else spans
 
-    def _cut(self, text: str, string: bool | Ranges) -> tuple[list[int], list[bool]]:
-        """Return a text's ids and string flags. `string`: whether, or where, it is one."""
+    def _cut(self, text: str | Special, string: bool | Ranges) -> tuple[list[int], list[bool]]:
+        """Return a piece's ids and string flags. `string`: whether, or where, it is one."""
+        if isinstance(text, Special):
+            return [self.special_ids[text]], [False]
         encoded = self._cache.get((text, string))
         if encoded is not None:
             return encoded
-        if isinstance(string, tuple):
+        if string and isinstance(string, tuple):
             assert self._subwords is not None
             ids, offsets = self._subwords.text_ids_and_offsets(text)
             encoded = ids, _overlapping(offsets, string)
@@ -133,7 +133,7 @@ class TraceTokenizer:
         else:
             parts = text if string and self._strings == "characters" else [text]
             ids = [token for part in parts for token in self.backend.text_ids(part)]
-            encoded = ids, [string] * len(ids)
+            encoded = ids, [bool(string)] * len(ids)
         if len(text) <= LONGEST_CACHED and len(self._cache) < CACHED:
             self._cache[text, string] = encoded
         return encoded
@@ -161,7 +161,7 @@ class TraceTokenizer:
                 counts[role] += 1
             return counts
         for role, piece, _, string in self._mergeable(spans):
-            counts[role] += len(self._cut(piece, string)[0]) if isinstance(piece, str) else 1
+            counts[role] += len(self._cut(piece, string)[0])
         return counts
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -220,24 +220,21 @@ class TraceTokenizer:
         write_json(directory / "tokenizer_config.json", settings)
 
 
-def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
+def _joined(spans: Iterable[Span]) -> Iterable[Piece]:
     """Join a string's text to its neighbours in frame and role, with its range."""
-    last: Span | None = None
-    ranges: Ranges = ()
-    for span in spans:
-        role, piece, frame, string = span
-        if last is not None:
-            touches = (last.string or string) and last.role is role and last.frame == frame
-            if touches and isinstance(last.piece, str) and isinstance(piece, str):
-                if string:
-                    ranges += ((len(last.piece), len(last.piece) + len(piece)),)
-                last = Span(role, last.piece + piece, frame, True)
+    pieces: list[tuple[Role, str | Special, int, Ranges]] = []
+    for role, piece, frame, string in spans:
+        ranges: Ranges = ((0, len(piece)),) if string and isinstance(piece, str) else ()
+        if pieces and isinstance(piece, str):
+            last_role, last_piece, last_frame, last_ranges = pieces[-1]
+            touches = (last_ranges or ranges) and last_role is role and last_frame == frame
+            if touches and isinstance(last_piece, str):
+                start = len(last_piece)
+                ranges = tuple((first + start, after + start) for first, after in ranges)
+                pieces[-1] = role, last_piece + piece, frame, last_ranges + ranges
                 continue
-            yield last if not ranges else (last.role, last.piece, last.frame, ranges)
-        last = span
-        ranges = ((0, len(piece)),) if string and isinstance(piece, str) else ()
-    if last is not None:
-        yield last if not ranges else (last.role, last.piece, last.frame, ranges)
+        pieces.append((role, piece, frame, ranges))
+    return pieces
 
 
 def _runs(spans: Iterable[Span]) -> list[str | Special]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 BLOCKS = 4
 """Number of windows from which a sequence is read by blocks; one shared mask is faster for shorter ones."""
-
-T = TypeVar("T", int | None, str | None)
 
 
 @MIXERS.register("attention")
@@ -101,16 +99,13 @@ class Attention(Mixer):
         (T, S), or (B, 1, T, S) with padding.
         """
         narrow = self.window is not None and past + steps > self.window
-        padding = cache.padding if cache is not None else None
-        if padding is None and not narrow and (steps == 1 or past == 0):
+        tokens = cache.tokens(past, steps, device) if cache is not None else None
+        if tokens is None and not narrow and (steps == 1 or past == 0):
             return None
         mask = torch.ones(steps, past + steps, dtype=torch.bool, device=device).tril(past)
         if self.window is not None:
             mask = mask.triu(past + 1 - self.window)
-        if cache is None or padding is None:
-            return mask
-        positions = torch.arange(cache.seen - past, cache.seen + steps, device=device)
-        return mask & (positions >= padding.to(device)[:, None])[:, None, None]
+        return mask if tokens is None else mask & tokens
 
     def _angles(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosine and sine, (T, K / 2) or (B, 1, T, K / 2)."""
@@ -121,7 +116,7 @@ class Attention(Mixer):
         return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def of_layer(chosen: T | list[T] | tuple[T, ...], layer: int) -> T:
+def of_layer(chosen: Any, layer: int) -> Any:
     """Return a layer's value of a setting, which may be a repeated list."""
     return chosen[layer % len(chosen)] if isinstance(chosen, (list, tuple)) else chosen
 

@@ -103,8 +103,6 @@ def load_checkpoint(
     folder = Path(path)
     check_model(folder)
     if (folder / ADAPTER_FILE).exists():
-        if not (folder / tokenizers.FILE).exists():
-            raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
         tokenizer = tokenizers.load(folder)
         four_bit = trained_in_4bit(folder) if load_in_4bit is None else load_in_4bit
         dtype = _dtype(device, precision)
@@ -165,10 +163,8 @@ def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
         f"checkpoint {path}: not a model folder or a reachable model",
         lambda: AutoConfig.from_pretrained(path, trust_remote_code=False),
     )
-    if (folder / tokenizers.FILE).exists():
+    if isinstance(config, DecoderConfig) or (folder / tokenizers.FILE).exists():
         tokenizer = tokenizers.load(folder)
-    elif isinstance(config, DecoderConfig):
-        raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
     elif folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in TOKENIZERS):
         raise UserError(
             f"checkpoint {path}: there is no tokenizer beside the model: copy its files (tokenizer.json, tokenizer_config.json) "

@@ -285,7 +285,7 @@ def load(directory: Path | str) -> TraceTokenizer:
         if backend.stored() != stored["backend"]:
             raise ValueError("its vocabulary is not the one that was stored")
     except FileNotFoundError:
-        raise TokenizerError(f"{path}: no tokenizer is stored there") from None
+        raise TokenizerError(f"{path}: is missing; is this the folder of a finished run or a data set?") from None
     except Exception as error:  # a damaged vocabulary can raise anything in the libraries that read it
         raise TokenizerError(f"{path}: damaged tokenizer file: {one_line(str(error))}") from None
     return TraceTokenizer(settings, backend, stored)

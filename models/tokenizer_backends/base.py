@@ -88,14 +88,16 @@ class TokenizerSettings(Settings, ABC):
             TokenizerError: the data has no such vocabulary, or files cannot be read.
         """
 
-    @abstractmethod
     def restore(self, stored: Mapping[str, Any], folder: Path) -> Backend:
         """Rebuild the backend that gave `stored` when it was saved to `folder`.
+
+        By default, build it without data.
 
         Raises:
             TokenizerError: files that it needs cannot be read.
             ValueError, KeyError: `stored` is damaged.
         """
+        return self.build(None)
 
     def describe(self) -> str:
         """Describe the tokenizer for reports."""

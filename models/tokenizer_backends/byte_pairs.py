@@ -116,9 +116,6 @@ class Llama3Settings(SubwordSettings):
     def build(self, data: DataConfig | None = None) -> Llama3:
         return Llama3(Path(self.path) if self.path is not None else INSTALLED)
 
-    def restore(self, stored: Mapping[str, Any], folder: Path) -> Llama3:
-        return self.build()
-
 
 class Llama3(SubwordBackend):
     """The Llama-3 vocabulary from a file of `token rank` lines, with `facebook/cwm`'s trace tokens.

@@ -23,9 +23,6 @@ class CharacterSettings(TokenizerSettings):
     def build(self, data: DataConfig | None = None) -> Characters:
         return Characters()
 
-    def restore(self, stored: Mapping[str, Any], folder: Path) -> Characters:
-        return Characters()
-
 
 class Characters(Backend):
     """Printable ASCII and Latin-1, newline and tab; other characters as UTF-8 bytes."""

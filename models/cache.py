@@ -80,7 +80,7 @@ class MixerCache(GrowingCache):
         positions = torch.arange(self.seen, self.seen + steps, device=device)
         return positions if self.padding is None else positions - self.padding.to(device)[:, None]
 
-    def tokens(self, past: int, steps: int, device: torch.device) -> Tensor | None:
+    def token_mask(self, past: int, steps: int, device: torch.device) -> Tensor | None:
         """Mark those of the last and next positions that are no padding, (B, 1, 1, past + steps); None: all."""
         if self.padding is None:
             return None
@@ -110,7 +110,7 @@ class MixerCache(GrowingCache):
         layer: Any = self.layers[layer_idx]
         if not layer.is_initialized:
             return None, None, None
-        return layer.keys, layer.values, self.tokens(layer.keys.shape[-2], 0, layer.keys.device)
+        return layer.keys, layer.values, self.token_mask(layer.keys.shape[-2], 0, layer.keys.device)
 
     def replace_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
         """Replace all keys of a layer, and append the new tokens' values.

@@ -84,6 +84,11 @@ class CachedModel:
         options: dict[str, Any] = {self._cache: cache, **positions}
         return self._call(tokens, keep, use_cache=True, **options)[:, -keep:], cache
 
+    def padded(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Pad rows on the right to (B, T), each with its last token: models warn about padding tokens."""
+        width = max(map(len, rows))
+        return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self.device)
+
     def _call(self, tokens: Tensor, keep: int, **options: Any) -> Tensor:
         self.calls += 1
         self.tokens += tokens.numel()
@@ -155,16 +160,15 @@ class ChunkReader:
         width = max(reads)
         keep = width - min(read - chunks[row].guesses - 1 for row, read in zip(rows, reads))
         cache = before = None
-        if self.kind is Kind.PLAIN or (
-            fresh and not crops and len(set(reads)) > 1
-        ):  # the first chunks of a COPY cache must have one length
-            logits = self._model.parallel(self._padded([chunks[row].tokens for row in rows], width), keep)
+        # The first chunks of a COPY cache must have one length.
+        if self.kind is Kind.PLAIN or (fresh and not crops and len(set(reads)) > 1):
+            logits = self._model.parallel(self._model.padded([chunks[row].tokens for row in rows]), keep)
         else:
             if not fresh:
                 rows, lengths, cache = self._take(rows)
                 reads = [len(chunks[row].tokens) for row in rows]
             before = None if crops or not any(chunk.guesses for chunk in chunks.values()) else cache
-            tokens = self._padded([chunks[row].tokens for row in rows], width)
+            tokens = self._model.padded([chunks[row].tokens for row in rows])
             options = self._position_options(cache, lengths, width) if cache is not None else {}
             start = copied(before) if before is not None else cache
             logits, cache = self._model.read(tokens, start, keep, crops, **options)
@@ -184,49 +188,38 @@ class ChunkReader:
             return
         indices = [index for index, row in enumerate(rows) if row in counts]
         if self.kind is Kind.CROP:
-            cut = Cut(width, [counts[rows[index]] for index in indices], [])
             if indices:
-                self._store(after, rows, [length + width for length in lengths], indices, cut)
+                group = _select(_Group(rows, [length + width for length in lengths], after), indices)
+                keep = [counts[row] for row in group.rows]
+                lengths = [length - width + count for length, count in zip(group.lengths, keep)]
+                self._groups.append(_Group(group.rows, lengths, cropped(group.cache, Cut(width, keep, lengths))))
             return
         complete = [index for index in indices if counts[rows[index]] == reads[index]]
         rest = [index for index in indices if counts[rows[index]] < reads[index]]
         if complete:
-            self._store(after, rows, [length + read for length, read in zip(lengths, reads)], complete)
+            lengths_after = [length + read for length, read in zip(lengths, reads)]
+            self._groups.append(_select(_Group(rows, lengths_after, after), complete))
         if rest and before is not None:
-            self._store(before, rows, lengths, rest)
+            self._groups.append(_select(_Group(rows, lengths, before), rest))
 
     def mark(self, row: int) -> None:
         """Copy a row's cache for `back`, the first time only."""
         if row not in self._marked:
             group = next(group for group in self._groups if row in group.rows)
-            self._marked[row] = _selected_group(group, [group.rows.index(row)])
+            marked = _select(group, [group.rows.index(row)])
+            self._marked[row] = marked._replace(cache=copied(marked.cache))
 
     def back(self, rows: Collection[int]) -> None:
         """Restore rows to their marks; drop those without one."""
-        self._drop(rows)
+        _, self._groups = self._split(rows)
         marked = [self._marked[row] for row in rows if row in self._marked]
         self._groups += [group._replace(cache=copied(group.cache)) for group in marked]
 
     def forget(self, rows: Collection[int]) -> None:
         """Drop the caches and marks of finished rows."""
-        self._drop(rows)
+        _, self._groups = self._split(rows)
         for row in rows:
             self._marked.pop(row, None)
-
-    def _drop(self, rows: Collection[int]) -> None:
-        if rows:
-            _, self._groups = self._split(rows)
-
-    def _store(
-        self, cache: Cache, rows: list[int], lengths: list[int], indices: list[int], cut: Cut | None = None
-    ) -> None:
-        kept_rows, kept_lengths = [rows[index] for index in indices], [lengths[index] for index in indices]
-        if len(kept_rows) < len(rows):
-            cache = selected(cache, indices, kept_lengths)
-        if cut is not None:
-            kept_lengths = [length - cut.read + count for length, count in zip(kept_lengths, cut.keep)]
-            cache = cropped(cache, cut._replace(lengths=kept_lengths))
-        self._groups.append(_Group(kept_rows, kept_lengths, cache))
 
     def _take(self, wanted: Collection[int]) -> tuple[list[int], list[int], Cache]:
         taken, self._groups = self._split(wanted)
@@ -240,7 +233,7 @@ class ChunkReader:
             for part, inside in zip(parts, (True, False)):
                 indices = [index for index, row in enumerate(group.rows) if (row in wanted) is inside]
                 if indices:
-                    part.append(group if len(indices) == len(group.rows) else _selected_group(group, indices))
+                    part.append(_select(group, indices))
         return parts
 
     def _position_options(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
@@ -255,10 +248,9 @@ class ChunkReader:
             options["attention_mask"] = (torch.arange(longest + width, device=device) >= longest - starts).long()
         return {name: value for name, value in options.items() if name in self._model.takes}
 
-    def _padded(self, rows: Sequence[list[int]], width: int) -> Tensor:
-        return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self._model.device)
 
-
-def _selected_group(group: _Group, indices: list[int]) -> _Group:
+def _select(group: _Group, indices: list[int]) -> _Group:
+    if len(indices) == len(group.rows):
+        return group
     lengths = [group.lengths[index] for index in indices]
     return _Group([group.rows[index] for index in indices], lengths, selected(group.cache, indices, lengths))

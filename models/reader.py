@@ -200,7 +200,7 @@ class ModelReader:
             except MODEL_ERRORS:
                 departure = Departure(float("inf"), float("inf"))
             if departure.relative <= self._tolerance:
-                caches = [self.cached.read(self._ids([sequence]), None)[1] for sequence in sequences[:2]]
+                caches = [self.cached.read(self.cached.padded([sequence]), None)[1] for sequence in sequences[:2]]
                 row = footprint((lengths[1], caches[1]), (lengths[0], caches[0]))
                 return Measurement(kind, departure, row, caches[0])
         log.warning("%s: no cache of a known kind carries it on: every token takes a pass over all before it", title)
@@ -220,9 +220,6 @@ class ModelReader:
         chunks.keep({})
         return [torch.cat([first[row][: correct[row]], last[row]]) for row in rows]
 
-    def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        return torch.tensor([list(sequence) for sequence in sequences], device=self._device)
-
     def _fitting(self, sequences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
         batch: list[Sequence[int]] = []
         for sequence in sequences:
@@ -235,11 +232,7 @@ class ModelReader:
             yield batch
 
     def _whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        width = max(map(len, sequences))
-        # Padded with the last token: models warn about padding tokens.
-        return self.cached.parallel(
-            self._ids([[*sequence, *[sequence[-1]] * (width - len(sequence))] for sequence in sequences])
-        )
+        return self.cached.parallel(self.cached.padded(sequences))
 
     def _ends(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         ends = torch.tensor([len(sequence) - 1 for sequence in sequences], device=self._device)

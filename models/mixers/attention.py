@@ -99,7 +99,7 @@ class Attention(Mixer):
         (T, S), or (B, 1, T, S) with padding.
         """
         narrow = self.window is not None and past + steps > self.window
-        tokens = cache.tokens(past, steps, device) if cache is not None else None
+        tokens = cache.token_mask(past, steps, device) if cache is not None else None
         if tokens is None and not narrow and (steps == 1 or past == 0):
             return None
         mask = torch.ones(steps, past + steps, dtype=torch.bool, device=device).tril(past)

@@ -81,7 +81,10 @@ class MixerCache(GrowingCache):
         return positions if self.padding is None else positions - self.padding.to(device)[:, None]
 
     def token_mask(self, past: int, steps: int, device: torch.device) -> Tensor | None:
-        """Mark those of the last and next positions that are no padding, (B, 1, 1, past + steps); None: all."""
+        """Mark past and next positions that are no padding; None: all.
+
+        (B, 1, 1, past + steps).
+        """
         if self.padding is None:
             return None
         positions = torch.arange(self.seen - past, self.seen + steps, device=device)

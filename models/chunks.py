@@ -85,7 +85,10 @@ class CachedModel:
         return self._call(tokens, keep, use_cache=True, **options)[:, -keep:], cache
 
     def padded(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Pad rows on the right to (B, T), each with its last token: models warn about padding tokens."""
+        """Pad rows on the right to (B, T), each with its last token.
+
+        Models warn about padding tokens.
+        """
         width = max(map(len, rows))
         return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self.device)
 

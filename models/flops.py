@@ -24,7 +24,7 @@ class Window(NamedTuple):
 
 
 class TokenCost(NamedTuple):
-    """Operations of a token (products and sums), and one sequence's state.
+    """Operations of a token, products and sums counted separately, and a sequence's state.
 
     `flops_by_length` and `state_by_length` are added per token of the sequence, for full attention (Chowdhery et al., "PaLM", 2022,
     appendix B). `flops` and `state_floats` count `windows` as full.
@@ -94,7 +94,7 @@ def token_cost(model: CausalLM) -> TokenCost | None:
 def training_flops(model: CausalLM) -> TokenCost:
     """Estimate forward and backward operations, with the forward pass's state.
 
-    6 per trained weight in a product, 4 per frozen one, and three times all others.
+    6 per trained weight in a product, 4 per frozen one, and three times the forward pass's others.
     """
     weights = sum(
         share * weight_count(parameter) * (6.0 if parameter.requires_grad else 4.0)

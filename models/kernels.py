@@ -92,10 +92,7 @@ TRIALS: dict[tuple[str, str, torch.dtype, tuple[int, ...]], KernelTrial] = {}
 
 
 def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., Any] | None:
-    """Return a kernel for these inputs, or None for the reference.
-
-    `dtype`: precision of the mixer's projections.
-    """
+    """Return a kernel for these inputs, or None for the reference."""
     if not TRIALS:
         return None
     trial = TRIALS.get((operation, inputs[0].device.type, dtype, OPERATIONS[operation].widths(*inputs)))
@@ -107,7 +104,10 @@ def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., An
 
 
 def compute(operation: str, dtype: torch.dtype, *inputs: Any) -> Any:
-    """Compute an operation by a kernel, or by the reference in float32; `dtype` as for `kernel`."""
+    """Compute an operation by a kernel, or by the reference in float32.
+
+    `dtype`: precision of the mixer's projections.
+    """
     function = kernel(operation, dtype, *inputs)
     if function is not None:
         return function(*inputs)

@@ -41,9 +41,8 @@ def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | N
     keys = _mix((real * _mix(tokens + offsets)).sum(1, keepdim=True))
     lengths = real.sum(1, keepdim=True)
     share = _shift(_mix(keys), 11).double() / (1 << 53)
-    drawn = (
-        lengths * (capacity / lengths.double()).clamp(min=1.0) ** share
-    ).long()  # (B, 1), from the row's length to capacity
+    # (B, 1), from the row's length to capacity.
+    drawn = (lengths * (capacity / lengths.double()).clamp(min=1.0) ** share).long()
     scores = _mix(keys + torch.arange(1, length + 1, device=tokens.device) * _GOLDEN)
     order = scores.argsort(1)
     chosen = torch.where(torch.arange(length, device=tokens.device) < drawn, order, length).sort(1).values[:, :width]

@@ -111,9 +111,8 @@ def compute(operation: str, dtype: torch.dtype, *inputs: Any) -> Any:
     function = kernel(operation, dtype, *inputs)
     if function is not None:
         return function(*inputs)
-    with torch.autocast(
-        inputs[0].device.type, enabled=False
-    ):  # half precision's errors would accumulate over the tokens
+    # Errors of half precision would accumulate over the tokens.
+    with torch.autocast(inputs[0].device.type, enabled=False):
         inputs = tuple(x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)
         return OPERATIONS[operation].reference(*inputs)
 

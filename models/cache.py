@@ -1,6 +1,6 @@
-"""Caches: the state that a decoder carries between calls, and its memory.
+"""Caches of a decoder between calls, and their memory.
 
-Keys and values of a batch are aligned on the right: shorter sequences begin with padding, which readers mask.
+Keys and values of a batch are aligned on the right: shorter sequences begin with padding, which attention masks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from transformers.cache_utils import (
 
 
 class GrowingCache(Cache):
-    """Cache whose keys and values grow in place: to concatenate would copy all for every token."""
+    """Cache whose keys and values grow in place, instead of a full copy per token."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -41,9 +41,8 @@ class GrowingCache(Cache):
 
 
 def _appended(past: Tensor, new: Tensor) -> Tensor:
-    """Append `new` (B, H, T, D) to `past` (B, H, P, D), in the same memory if it has room."""
     (batch, heads, length, width), count = past.shape, new.shape[2]
-    # The memory is that of a buffer as it is made below, and of nothing else, if its size says the same as the strides.
+    # If its size agrees with the strides, the storage is a buffer made below, and nothing else.
     room = past.untyped_storage().nbytes() // (past.element_size() * batch * heads * width)
     start = past.storage_offset() // width
     strides = (heads * room * width, room * width, width, 1)
@@ -61,7 +60,7 @@ class GrowingDynamicCache(GrowingCache, DynamicCache):
 
 
 class MixerCache(GrowingCache):
-    """Each layer's keys and values, convolution windows or recurrent states, batch first."""
+    """Keys and values, convolution windows or recurrent states of each layer, batch first."""
 
     def __init__(self, layers: int) -> None:
         super().__init__(layers=[LinearAttentionAndFullAttentionLayer() for _ in range(layers)])
@@ -69,46 +68,58 @@ class MixerCache(GrowingCache):
         """Tokens read so far; the decoder advances it once per call."""
 
         self.padding: Tensor | None = None
-        """Places before each row's first token, (B,), where rows of different lengths are in one batch; None: there are none."""
+        """Padding before each row's first token, (B,); None if all rows have one length."""
 
     def align(self, lengths: Sequence[int]) -> None:
-        """Set how many tokens each row has read; keys are aligned on the right."""
+        """Set the number of tokens that each row has read."""
         self.seen = max(lengths)
         self.padding = torch.tensor([self.seen - length for length in lengths]) if min(lengths) < self.seen else None
 
-    def places(self, steps: int, device: torch.device) -> Tensor:
-        """Count the tokens before each of the next ones: (T,), or (B, T) with rows of different lengths."""
-        places = torch.arange(self.seen, self.seen + steps, device=device)
-        return places if self.padding is None else places - self.padding.to(device)[:, None]
+    def positions(self, steps: int, device: torch.device) -> Tensor:
+        """Return the positions of the next tokens: (T,), or (B, T) if lengths differ."""
+        positions = torch.arange(self.seen, self.seen + steps, device=device)
+        return positions if self.padding is None else positions - self.padding.to(device)[:, None]
+
+    def token_mask(self, past: int, steps: int, device: torch.device) -> Tensor | None:
+        """Mark past and next positions that are no padding; None: all.
+
+        (B, 1, 1, past + steps).
+        """
+        if self.padding is None:
+            return None
+        positions = torch.arange(self.seen - past, self.seen + steps, device=device)
+        return (positions >= self.padding.to(device)[:, None])[:, None, None]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.seen
 
-    def forget(self, layer_idx: int, kept: int) -> None:
-        """Drop all but the last `kept` keys and values of a layer; once cropped, if the past is recorded."""
+    def forget(self, layer_idx: int, count: int) -> None:
+        """Drop all but the last `count` keys and values of a layer.
+
+        While the past is recorded, `cropped` drops them.
+        """
         layer: Any = self.layers[layer_idx]
-        layer.sliding_window = kept + 1
+        layer.sliding_window = count + 1
         if layer.record_past:
             return
-        start = max(0, layer.keys.shape[-2] - kept)
+        start = max(0, layer.keys.shape[-2] - count)
         layer.keys, layer.values = layer.keys[..., start:, :], layer.values[..., start:, :]
 
-    def turned_keys(self, layer_idx: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return a layer's keys and values (B, H, P, D), which every token changes, and a mask of tokens (B, 1, 1, P)."""
+    def transformed_keys(self, layer_idx: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return a layer's keys and values (B, H, P, D), and their mask.
+
+        (B, 1, 1, P), or None without padding.
+        """
         layer: Any = self.layers[layer_idx]
         if not layer.is_initialized:
             return None, None, None
-        kept = layer.keys.shape[-2]
-        if self.padding is None:
-            return layer.keys, layer.values, None
-        places = torch.arange(self.seen - kept, self.seen, device=layer.keys.device)
-        return layer.keys, layer.values, (places >= self.padding.to(places.device)[:, None])[:, None, None]
+        return layer.keys, layer.values, self.token_mask(layer.keys.shape[-2], 0, layer.keys.device)
 
-    def turn_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
-        """Replace all keys of a layer, and append the values of the new tokens.
+    def replace_keys(self, keys: Tensor, new_values: Tensor, layer_idx: int) -> None:
+        """Replace all keys of a layer, and append the new tokens' values.
 
         Raises:
-            RuntimeError: the past is recorded, but turned keys cannot be cut back.
+            RuntimeError: the past is recorded.
         """
         layer: Any = self.layers[layer_idx]
         if layer.record_past:
@@ -121,43 +132,46 @@ class MixerCache(GrowingCache):
         layer.keys = keys
 
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        # The base class answers only once a convolution window exists, which GRU and LSTM do not have.
+        # The base class returns None until a convolution window exists, which GRU and LSTM never have.
         layer: Any = self.layers[layer_idx]
         state: Tensor | None = layer.recurrent_states[state_idx]
         return state
 
 
 KEYS = (DynamicLayer, DynamicSlidingWindowLayer)
-"""Cache layers that hold nothing but keys and values (B, H, T, D)."""
+"""Cache layers with keys and values (B, H, T, D) only."""
 STATES = (
     LinearAttentionLayer,
     LinearAttentionAndFullAttentionLayer,
     LinearAttentionAndSlidingWindowAttentionLayer,
 )
-"""Cache layers that hold states too, with the batch first."""
+"""Cache layers that also hold states, batch first."""
 
 AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
 class Cut(NamedTuple):
-    """Cut of the `read` tokens of the last call: the first `kept` of each row stay; rows then have `lengths`."""
+    """A cut after reading `read` tokens: each row keeps its first `keep`.
+
+    `lengths`: tokens of each row after the cut.
+    """
 
     read: int
-    kept: list[int]
+    keep: list[int]
     lengths: list[int]
 
     def tail(self, x: Tensor, dim: int, width: int) -> Tensor:
-        """Return the last `width` tokens that stay of each row, along `dim` (-1 or -2), after zeros.
+        """Return the last `width` kept tokens of each row along `dim`, after zeros.
 
-        `x` ends with the tokens just read, aligned on the right, and is overwritten.
+        `x` ends with the call's tokens, aligned on the right, and is overwritten.
         """
-        ends = [x.shape[dim] - self.read + kept for kept in self.kept]
+        ends = [x.shape[dim] - self.read + count for count in self.keep]
         missing = max(0, width - max(ends))
         if missing:
             x, ends = F.pad(x, (missing, 0) if dim == -1 else (0, 0, missing, 0)), [end + missing for end in ends]
         last = max(ends)
         tail = x.narrow(dim, last - width, width)
-        for end in set(ends) - {last}:  # the other rows stay in place: to gather all of them takes three times as long
+        for end in set(ends) - {last}:  # only these rows are copied: gathering all takes three times as long
             rows = [row for row, row_end in enumerate(ends) if row_end == end]
             available = min(width, end)
             tail.narrow(dim, width - available, available)[rows] = x.narrow(dim, end - available, available)[rows]
@@ -167,17 +181,15 @@ class Cut(NamedTuple):
 
 
 def is_batchable(cache: object) -> bool:
-    """Say if rows of a cache can be joined and parted: if the kinds of its layers are known."""
     return type(cache) in (MixerCache, GrowingDynamicCache) and all(type(x) in KEYS + STATES for x in cache.layers)  # type: ignore[attr-defined]
 
 
 def has_keys(cache: Cache) -> bool:
-    """Say if a layer has keys, so that rows of different lengths need a mask."""
     return any(getattr(layer, "keys", None) is not None for layer in cache.layers)
 
 
 def joined(caches: Sequence[AnyCache], lengths: Sequence[int]) -> AnyCache:
-    """Join caches in order. `lengths`: tokens that each row has read."""
+    """Join caches. `lengths`: tokens that each row has read."""
 
     def aligned(*parts: Tensor) -> Tensor:
         longest = max(part.shape[-2] for part in parts)
@@ -187,13 +199,12 @@ def joined(caches: Sequence[AnyCache], lengths: Sequence[int]) -> AnyCache:
 
 
 def selected(cache: AnyCache, rows: Sequence[int], lengths: Sequence[int]) -> AnyCache:
-    """Select rows of a cache. `lengths`: tokens that each of these has read."""
+    """Select rows of a cache. `lengths`: tokens that each has read."""
     chosen, longest = list(rows), max(lengths)
     return _rebuilt([cache], lambda layer: lambda x: x[..., -longest:, :][chosen], lambda x: x[chosen], lengths)
 
 
 def copied(cache: AnyCache) -> AnyCache:
-    """Copy a cache, so that reading on from the copy leaves it unchanged."""
     return _rebuilt([cache], lambda layer: Tensor.clone, Tensor.clone, None)
 
 
@@ -205,12 +216,12 @@ def cropped(cache: AnyCache, cut: Cut) -> AnyCache:
         window = getattr(layer, "sliding_window", None)
         return lambda x: cut.tail(x, -2, longest if window is None else min(longest, window - 1))
 
-    other = _rebuilt([cache], keys_of, lambda x: x, cut.lengths)
-    layers: list[Any] = [layer for layer in other.layers if hasattr(layer, "conv_states")]
+    result = _rebuilt([cache], keys_of, lambda x: x, cut.lengths)
+    layers: list[Any] = [layer for layer in result.layers if hasattr(layer, "conv_states")]
     for layer in layers:
         states, widths = layer.conv_states, layer.conv_kernel_size
         layer.conv_states = {k: x if x is None else cut.tail(x, -1, widths[k]) for k, x in states.items()}
-    return other
+    return result
 
 
 def _rebuilt(
@@ -219,12 +230,12 @@ def _rebuilt(
     states: Callable[..., Tensor],
     lengths: Sequence[int] | None,
 ) -> AnyCache:
-    """Make a cache like the first from the tensors of all.
+    """Make a cache like the first, with tensors computed from those of all.
 
-    `keys_of` gives each layer's function of keys and values. `lengths`: tokens read by each row; None: as before.
+    `keys_of` returns a layer's function of keys and values; `lengths` None: unchanged.
     """
-    other = copy.copy(caches[0])
-    other.layers = []
+    result = copy.copy(caches[0])
+    result.layers = []
     for layers in zip(*(cache.layers for cache in caches), strict=True):
         layer: Any = copy.copy(layers[0])
         for name, value in vars(layers[0]).items():
@@ -238,36 +249,35 @@ def _rebuilt(
                 setattr(layer, name, dict(value))
             elif name == "cumulative_length" and lengths is not None:
                 setattr(layer, name, max(lengths))
-        other.layers.append(layer)
-    if isinstance(other, MixerCache) and lengths is not None:
-        other.align(lengths)
-    return other
+        result.layers.append(layer)
+    if isinstance(result, MixerCache) and lengths is not None:
+        result.align(lengths)
+    return result
 
 
-# Share of the free memory for caches: there are those before and after a call, and a third copy to join, part or cut them.
+# Share of free memory for caches: those before and after a call, and a copy to join, select or crop them.
 SHARE = 0.25
 
 
 class Footprint(NamedTuple):
-    """Bytes of a row's cache, and those that each token adds."""
+    """Bytes of a row's cache, and of each token in it."""
 
     row: float = 0.0
     token: float = 0.0
 
     def of(self, tokens: int) -> float:
-        """Return the bytes of a row of so many tokens, an upper bound with windows."""
+        """Return the bytes of a row of `tokens` tokens; with windows, an upper bound."""
         return self.row + tokens * self.token
 
 
 def footprint(short: tuple[int, Cache], long: tuple[int, Cache]) -> Footprint:
-    """Compute the footprint from caches of one sequence after fewer and after more tokens."""
+    """Compute the footprint from caches of one sequence at two lengths."""
     (few, before), (many, after) = ((length, sum(cache_bytes(cache).values())) for length, cache in (short, long))
     token = max(0.0, (after - before) / (many - few))
     return Footprint(before - few * token, token)
 
 
 def cache_bytes(cache: Cache) -> dict[torch.device, int]:
-    """Count the bytes of a cache's tensors on each device."""
     by_device: dict[torch.device, int] = {}
     for tensor in (part for layer in cache.layers for value in vars(layer).values() for part in _tensors(value)):
         by_device[tensor.device] = by_device.get(tensor.device, 0) + tensor.numel() * tensor.element_size()
@@ -275,10 +285,10 @@ def cache_bytes(cache: Cache) -> dict[torch.device, int]:
 
 
 def available_bytes(cache: Cache) -> float:
-    """Return the bytes that caches like this may take in all until one of its devices is full."""
+    """Return the bytes that caches like this may take until one device is full."""
     parts = cache_bytes(cache)
-    whole = sum(parts.values())
-    return min(_free(device) * whole / part for device, part in parts.items() if part)
+    total = sum(parts.values())
+    return min(_free(device) * total / part for device, part in parts.items() if part)
 
 
 def _free(device: torch.device) -> float:

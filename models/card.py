@@ -1,4 +1,4 @@
-"""The card of a finished model: what it is, its training, use and limits, with the hub's metadata."""
+"""The card of a finished model, with the hub's metadata."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from remedy.settings import UserError, build, read_stored, refuse_bombs
 
 CARD = "README.md"
 _ABSOLUTE = re.compile(r"/[^/\n]+/|~/|[A-Za-z]:[\\/]")
-_PLACE = re.compile(
+_LOCAL_PATH = re.compile(
     r"(?:^|[:,\[-])\s*[\"']?(?:/(?!usr/|opt/|bin/)[^/\s\"']+/|~/|[A-Za-z]:[\\/])|(?<![\w.-])/(?:home|Users)/\w"
 )
-"""An absolute path as a value of settings, but for programs of the system, or somebody's home anywhere."""
+"""An absolute path as a value of settings, except system programs, or a home folder anywhere."""
 _LARGEST = 10_000_000  # bytes of a card
 _LONGEST = 2000  # characters of a cell
 
 
 def write_card(folder: Path) -> Path:
-    """Write a finished model's card from what its folder records, and return its path.
+    """Write a finished model's card from its folder's records, and return its path.
 
     Raises:
         UserError: a file that it needs is missing or damaged.
     """
-    written = read_stored(folder / CONFIG_FILE)
-    section, train = written.get("model") or {}, written.get("train") or {}
+    settings = read_stored(folder / CONFIG_FILE)
+    section, train = settings.get("model") or {}, settings.get("train") or {}
     base, adapters = section.get("name_or_path"), (folder / ADAPTER_FILE).exists()
     mixers = section.get("mixers") or []
-    task = written["data"]["task"]["kind"]
+    task = settings["data"]["task"]["kind"]
     tags = ["cwm-remedy", "code-world-model", "execution-traces", task, *mixers, *(["lora"] if adapters else [])]
     relation = ("adapter" if adapters else "finetune") if base and is_hub_name(base) else None
     metadata = ModelCardData(
@@ -53,20 +53,20 @@ def write_card(folder: Path) -> Path:
         pipeline_tag="text-generation",
         tags=[file_name(tag) for tag in tags],
         base_model=base if relation else None,
-        base_model_relation=relation,  # what is None is left out
+        base_model_relation=relation,  # None is left out
     )
-    public = without_paths(written)
+    public = without_paths(settings)
     base, section, data = (public.get("model") or {}).get("name_or_path"), public.get("model") or {}, public["data"]
     what = f"LoRA adapters of {base}" if adapters else f"{base}, trained further" if base else "A decoder of its own"
     simulates = "remedy simulate FOLDER PROGRAM.py\n" if data.get("context") and data["format"] != "symbolic" else ""
-    first = "" if base else "after `import remedy.models.decoder`, "
-    uses = f"With Transformers: {first}`AutoModelForCausalLM.from_pretrained(FOLDER)`."
+    imported = "" if base else "after `import remedy.models.decoder`, "
+    uses = f"With Transformers: {imported}`AutoModelForCausalLM.from_pretrained(FOLDER)`."
     if adapters:
         uses = "`remedy merge FOLDER --out MERGED` writes a model that needs no adapters, for Transformers and servers."
     rows = {
         "Model": _flow(section),
         "Parameters": f"{_parameters(folder):,}{' in the adapters' if adapters else ''}",
-        "Programs": ": ".join([*_described(written["data"]), _flow(data["task"])]),
+        "Programs": ": ".join([*_described(settings["data"]), _flow(data["task"])]),
         "Traces": _flow({key: value for key, value in data.items() if key != "task"}),
         "Mixed with": _flow(public.get("mixture") or {}),
         "Curriculum": _flow(train.get("curriculum") or {}),
@@ -79,7 +79,7 @@ def write_card(folder: Path) -> Path:
     text = f"""---
 {metadata.to_yaml()}
 ---
-# {cell(written.get("name") or folder.name)}
+# {cell(settings.get("name") or folder.name)}
 
 {cell(what)}: it predicts what a Python program does, frame by frame, as a trace of the lines that run and of the variables then.
 
@@ -112,7 +112,7 @@ With cwm-remedy, where FOLDER holds these files:
 
 
 def without_paths(value: Any) -> Any:
-    """Shorten every absolute path in settings to its last part."""
+    """Shorten absolute paths in settings to their last part."""
     if isinstance(value, Mapping):
         return {key: without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -140,14 +140,14 @@ def read_card(path: Path) -> RepoCard:
 
 
 def refuse_places(paths: Iterable[Path]) -> None:
-    """Refuse absolute paths and people's homes in settings and cards.
+    """Refuse absolute paths and home folders in settings and cards.
 
     Raises:
         UserError: there is one.
     """
     for path in (path for path in paths if path.suffix in (".md", ".yaml", ".json")):
         for number, line in enumerate(path.open(encoding="utf-8", errors="replace"), 1):
-            if _PLACE.search(line):
+            if _LOCAL_PATH.search(line):
                 raise UserError(
                     f"{path}, line {number}: names a place on this machine ({one_line(line, 200)}): give --private, or use the hub's "
                     "names and relative paths from the start"
@@ -155,7 +155,7 @@ def refuse_places(paths: Iterable[Path]) -> None:
 
 
 def is_repository(name: str) -> bool:
-    """Say if a name can be a repository's."""
+    """Say if a name is valid for a repository."""
     with contextlib.suppress(HFValidationError):
         validate_repo_id(name)
         return True
@@ -163,19 +163,17 @@ def is_repository(name: str) -> bool:
 
 
 def is_hub_name(name: str) -> bool:
-    """Say if a model's name is one of the hub, not of a folder here."""
+    """Say if a model's name is one of the hub, not of a local folder."""
     return is_repository(name) and not Path(name).exists()
 
 
 def _described(data: Mapping[str, Any]) -> list[str]:
-    """Describe the programs in a phrase; none if their task's plug-in is not here."""
     with contextlib.suppress(UserError):
         return [build(DataConfig, data).task.describe()]
     return []
 
 
 def _training(folder: Path) -> dict[str, str]:
-    """Return the rows on a training; none for merged models."""
     account: dict[str, Any] = {**(read_training(folder) or {})}
     computed = account.pop("computed", None) or {}
     figures = {
@@ -200,12 +198,11 @@ def _parameters(folder: Path) -> int:
 
 
 def _flow(section: Any) -> str:
-    """Write a section of settings on one line, without what is not set."""
     if isinstance(section, Mapping):
         section = {key: value for key, value in section.items() if value or (value == 0 and value is not False)}
     return yaml.safe_dump(section, default_flow_style=True, sort_keys=False, width=math.inf).strip() if section else ""
 
 
 def cell(value: Any) -> str:
-    """Escape a text for one line of a Markdown table, so that nothing in it acts."""
+    """Escape a text for a cell of a Markdown table."""
     return as_markdown(one_line(str(value), _LONGEST)).replace("|", "\\|")

@@ -1,6 +1,6 @@
-"""Reading of several tokens of a row at once, the last of them guesses, of which wrong ones are forgotten.
+"""Speculative reading: rows read several tokens at once, and drop wrong guesses.
 
-A copy from before the guesses replaces a cache that cannot be cut back: then the right ones are read again.
+A cache that cannot be cropped is restored from a copy; the right guesses are then read again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from remedy.models.protocol import CausalLM
 
 
 class Kind(StrEnum):
-    """Kind of cache: how to read on from it, and how to forget."""
+    """Kind of cache: how rows continue from it, and drop tokens."""
 
     CROP = "crop"
-    """Its cache holds keys and values, of which tokens are cut off: rows may read chunks of different lengths."""
+    """Keys and values only: tokens are cut off, and chunks of a batch may differ in length."""
     COPY = "copy"
-    """Its cache holds states too: it goes back to a copy, and reads again what stays; chunks of a batch are of one length."""
+    """States too: a copy is restored, and kept tokens are read again; chunks of a batch have one length."""
     PLAIN = "plain"
-    """Its cache is of another kind, or there is none: rows are read whole every time."""
+    """No cache, or an unknown kind: rows are read whole every time."""
 
 
 class CachedModel:
@@ -48,9 +48,9 @@ class CachedModel:
         self.model = model
         self.device = input_device(model)
         self.calls = 0
-        """How often the model was called."""
+        """Number of calls."""
         self.tokens = 0
-        """Tokens that it read in all, padding included."""
+        """Number of tokens read, padding included."""
         parameters = inspect.signature(model.forward).parameters
         self.takes = frozenset(parameters)
         self._options = any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
@@ -58,7 +58,7 @@ class CachedModel:
         self._cache = next((name for name in ("past_key_values", "cache_params") if name in self.takes), None)
 
     def kind(self) -> Kind | None:
-        """Return CROP or COPY by the layers of its cache, or None."""
+        """Return CROP or COPY by the cache's layers, or None."""
         if self._cache is None or not is_batchable(cache := self._new_cache()):
             return None
         if isinstance(cache, MixerCache):
@@ -66,23 +66,31 @@ class CachedModel:
         return Kind.CROP if all(type(layer) in KEYS for layer in cache.layers) else Kind.COPY
 
     def parallel(self, tokens: Tensor, keep: int = 0) -> Tensor:
-        """Return logits (B, T, V) of one pass over sequences (B, T) without a cache; `keep`: only the last."""
+        """Return logits (B, T or `keep`, V) of sequences (B, T), without a cache."""
         logits = self._call(tokens, keep, **({"use_cache": False} if self._options else {}))
         return logits[:, -keep:] if keep else logits
 
     def read(
-        self, tokens: Tensor, cache: Cache | None, keep: int = 1, record: bool = False, **where: Tensor
+        self, tokens: Tensor, cache: Cache | None, keep: int = 1, record: bool = False, **positions: Tensor
     ) -> tuple[Tensor, Cache]:
-        """Read tokens (B, T) from a cache or the beginning; return the last logits (B, keep, V) and the cache.
+        """Read tokens (B, T) after a cache; return the last logits and the cache.
 
-        `record`: keep what leaves a window until it is `cropped`.
+        `record`: keep tokens that leave a window, for `cropped`.
         """
         cache = self._new_cache() if cache is None else cache
         if record:
             cache.activate_past_recording()
         assert self._cache is not None
-        options: dict[str, Any] = {self._cache: cache, **where}
+        options: dict[str, Any] = {self._cache: cache, **positions}
         return self._call(tokens, keep, use_cache=True, **options)[:, -keep:], cache
+
+    def padded(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Pad rows on the right to (B, T), each with its last token.
+
+        Models warn about padding tokens.
+        """
+        width = max(map(len, rows))
+        return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self.device)
 
     def _call(self, tokens: Tensor, keep: int, **options: Any) -> Tensor:
         self.calls += 1
@@ -112,10 +120,10 @@ class _Group(NamedTuple):
     cache: Cache
 
 
-class _Open(NamedTuple):
+class _PendingCall(NamedTuple):
     """A call whose guesses are not judged yet.
 
-    `lengths`: tokens of each row before it; `reads`: in it; `width`: its places; `after`, `before`: the caches.
+    `lengths`: tokens of each row before it; `reads`: in it; `width`: of its widest chunk.
     """
 
     rows: list[int]
@@ -127,25 +135,26 @@ class _Open(NamedTuple):
 
 
 class ChunkReader:
-    """Rows that read on by chunks; each `extend` is followed by `keep` for the same rows."""
+    """Rows read in chunks; each `extend` is followed by `keep` for the same rows."""
 
     def __init__(self, model: CachedModel, kind: Kind, limit: int | None = None) -> None:
-        """Read with a model. `limit`: places in a table of positions, if any."""
+        """Make a reader. `limit`: size of the model's table of positions, if any."""
         self.kind = kind
         self._model = model
         self._limit = limit
         self._groups: list[_Group] = []
         self._marked: dict[int, _Group] = {}
-        self._open: _Open | None = None
+        self._pending: _PendingCall | None = None
 
     def held(self, row: int) -> int:
-        """Count the tokens of a row in its cache: what follows them is read next."""
+        """Count the tokens of a row in its cache."""
         return next((group.lengths[group.rows.index(row)] for group in self._groups if row in group.rows), 0)
 
     def extend(self, chunks: Mapping[int, Chunk]) -> dict[int, Tensor]:
-        """Read a chunk of each row in one call; return logits (guesses + 1, V) from before the first guess.
+        """Read a chunk of each row; return logits (guesses + 1, V) of each.
 
-        Rows have all read something, or nothing. From a cache, only `Kind.CROP` reads chunks of different lengths.
+        The first are from before the first guess. Either all rows have read something, or none. Later calls need chunks of one length,
+        except with `Kind.CROP`.
         """
         rows = list(chunks)
         lengths = [self.held(row) for row in rows]
@@ -154,114 +163,97 @@ class ChunkReader:
         width = max(reads)
         keep = width - min(read - chunks[row].guesses - 1 for row, read in zip(rows, reads))
         cache = before = None
-        if self.kind is Kind.PLAIN or (fresh and not crops and len(set(reads)) > 1):  # no cache could be kept
-            logits = self._model.parallel(self._padded([chunks[row].tokens for row in rows], width), keep)
+        # The first chunks of a COPY cache must have one length.
+        if self.kind is Kind.PLAIN or (fresh and not crops and len(set(reads)) > 1):
+            logits = self._model.parallel(self._model.padded([chunks[row].tokens for row in rows]), keep)
         else:
             if not fresh:
                 rows, lengths, cache = self._take(rows)
                 reads = [len(chunks[row].tokens) for row in rows]
             before = None if crops or not any(chunk.guesses for chunk in chunks.values()) else cache
-            tokens = self._padded([chunks[row].tokens for row in rows], width)
-            where = self._where(cache, lengths, width) if cache is not None else {}
+            tokens = self._model.padded([chunks[row].tokens for row in rows])
+            options = self._position_options(cache, lengths, width) if cache is not None else {}
             start = copied(before) if before is not None else cache
-            logits, cache = self._model.read(tokens, start, keep, crops, **where)
-        self._open = _Open(rows, lengths, reads, width, cache, before)
+            logits, cache = self._model.read(tokens, start, keep, crops, **options)
+        self._pending = _PendingCall(rows, lengths, reads, width, cache, before)
         first = [keep - width + read - chunks[row].guesses - 1 for row, read in zip(rows, reads)]
         return {
             row: logits[index, start : start + chunks[row].guesses + 1]
             for index, (row, start) in enumerate(zip(rows, first))
         }
 
-    def keep(self, kept: Mapping[int, int]) -> None:
-        """Keep so many tokens of the last chunk of each row; drop rows that are not named."""
-        assert self._open is not None
-        rows, lengths, reads, width, after, before = self._open
-        self._open = None
+    def keep(self, counts: Mapping[int, int]) -> None:
+        """Keep the first tokens of each row's last chunk; drop rows not named."""
+        assert self._pending is not None
+        rows, lengths, reads, width, after, before = self._pending
+        self._pending = None
         if after is None:
             return
-        indices = [index for index, row in enumerate(rows) if row in kept]
+        indices = [index for index, row in enumerate(rows) if row in counts]
         if self.kind is Kind.CROP:
-            cut = Cut(width, [kept[rows[index]] for index in indices], [])
             if indices:
-                self._hold(after, rows, [length + width for length in lengths], indices, cut)
+                group = _select(_Group(rows, [length + width for length in lengths], after), indices)
+                keep = [counts[row] for row in group.rows]
+                lengths = [length - width + count for length, count in zip(group.lengths, keep)]
+                self._groups.append(_Group(group.rows, lengths, cropped(group.cache, Cut(width, keep, lengths))))
             return
-        whole = [index for index in indices if kept[rows[index]] == reads[index]]
-        rest = [index for index in indices if kept[rows[index]] < reads[index]]
-        if whole:
-            self._hold(after, rows, [length + read for length, read in zip(lengths, reads)], whole)
+        complete = [index for index in indices if counts[rows[index]] == reads[index]]
+        rest = [index for index in indices if counts[rows[index]] < reads[index]]
+        if complete:
+            lengths_after = [length + read for length, read in zip(lengths, reads)]
+            self._groups.append(_select(_Group(rows, lengths_after, after), complete))
         if rest and before is not None:
-            self._hold(before, rows, lengths, rest)
+            self._groups.append(_select(_Group(rows, lengths, before), rest))
 
     def mark(self, row: int) -> None:
         """Copy a row's cache for `back`, the first time only."""
         if row not in self._marked:
             group = next(group for group in self._groups if row in group.rows)
-            self._marked[row] = _part(group, [group.rows.index(row)])
+            marked = _select(group, [group.rows.index(row)])
+            self._marked[row] = marked._replace(cache=copied(marked.cache))
 
     def back(self, rows: Collection[int]) -> None:
-        """Restore rows to where they were marked, or to nothing."""
-        self._drop(rows)
+        """Restore rows to their marks; drop those without one."""
+        _, self._groups = self._split(rows)
         marked = [self._marked[row] for row in rows if row in self._marked]
         self._groups += [group._replace(cache=copied(group.cache)) for group in marked]
 
     def forget(self, rows: Collection[int]) -> None:
-        """Drop the caches of rows that read no more, marked ones too."""
-        self._drop(rows)
+        """Drop the caches and marks of finished rows."""
+        _, self._groups = self._split(rows)
         for row in rows:
             self._marked.pop(row, None)
 
-    def _drop(self, rows: Collection[int]) -> None:
-        if rows:
-            _, self._groups = self._parted(rows)
-
-    def _hold(
-        self, cache: Cache, rows: list[int], lengths: list[int], places: list[int], cut: Cut | None = None
-    ) -> None:
-        """Store the cache of some rows of a batch."""
-        chosen, chosen_lengths = [rows[index] for index in places], [lengths[index] for index in places]
-        if len(chosen) < len(rows):
-            cache = selected(cache, places, chosen_lengths)
-        if cut is not None:
-            chosen_lengths = [length - cut.read + kept for length, kept in zip(chosen_lengths, cut.kept)]
-            cache = cropped(cache, cut._replace(lengths=chosen_lengths))
-        self._groups.append(_Group(chosen, chosen_lengths, cache))
-
     def _take(self, wanted: Collection[int]) -> tuple[list[int], list[int], Cache]:
-        """Remove the rows' caches and return them as one batch, with its rows and lengths."""
-        taken, self._groups = self._parted(wanted)
+        taken, self._groups = self._split(wanted)
         rows = [row for group in taken for row in group.rows]
         lengths = [length for group in taken for length in group.lengths]
         return rows, lengths, taken[0].cache if len(taken) == 1 else joined([group.cache for group in taken], lengths)
 
-    def _parted(self, wanted: Collection[int]) -> tuple[list[_Group], list[_Group]]:
-        """Part the groups into those of some rows and those of all others."""
+    def _split(self, wanted: Collection[int]) -> tuple[list[_Group], list[_Group]]:
         parts: tuple[list[_Group], list[_Group]] = ([], [])
         for group in self._groups:
             for part, inside in zip(parts, (True, False)):
-                places = [index for index, row in enumerate(group.rows) if (row in wanted) is inside]
-                if places:
-                    part.append(group if len(places) == len(group.rows) else _part(group, places))
+                indices = [index for index, row in enumerate(group.rows) if (row in wanted) is inside]
+                if indices:
+                    part.append(_select(group, indices))
         return parts
 
-    def _where(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
-        """Return each row's positions and, for keys padded on the left, its mask.
-
-        Some models miscount positions from their cache (Bamba).
-        """
+    def _position_options(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
         device = self._model.device
         steps = torch.arange(width, device=device)
         starts = torch.tensor(lengths, device=device)[:, None]
-        where = {"position_ids": starts + steps if self._limit is None else (starts + steps).clamp(max=self._limit - 1)}
+        options = {
+            "position_ids": starts + steps if self._limit is None else (starts + steps).clamp(max=self._limit - 1)
+        }
         longest = max(lengths)
         if has_keys(cache) and min(lengths) < longest:
-            where["attention_mask"] = (torch.arange(longest + width, device=device) >= longest - starts).long()
-        return {name: value for name, value in where.items() if name in self._model.takes}
-
-    def _padded(self, rows: Sequence[list[int]], width: int) -> Tensor:
-        """Pad tokens on the right to (B, width), with tokens of their own."""
-        return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows], device=self._model.device)
+            options["attention_mask"] = (torch.arange(longest + width, device=device) >= longest - starts).long()
+        return {name: value for name, value in options.items() if name in self._model.takes}
 
 
-def _part(group: _Group, places: list[int]) -> _Group:
-    lengths = [group.lengths[index] for index in places]
-    return _Group([group.rows[index] for index in places], lengths, selected(group.cache, places, lengths))
+def _select(group: _Group, indices: list[int]) -> _Group:
+    if len(indices) == len(group.rows):
+        return group
+    lengths = [group.lengths[index] for index in indices]
+    return _Group([group.rows[index] for index in indices], lengths, selected(group.cache, indices, lengths))

@@ -1,4 +1,4 @@
-"""Settings of what is trained: a decoder of ours, or a pretrained model with or without LoRA."""
+"""Settings of the model: a decoder of ours, or a pretrained model."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 TOLERANCE = 0.02
-"""How far from the reference's cost a matched model's may be."""
+"""Greatest relative difference between a matched model's cost and its target."""
 WIDEST = 1 << 20
 UNITS = {"parameters": "parameters", "flops": "FLOPs a token", "state": "numbers of state"}
 Window = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class Match(Settings):
-    """A width chosen so that a model costs within 2 % what another does, in its layers: `intermediate_size` for parameters and FLOPs;
-    for the state what sets it at an unchanged width (`window`, `state_size`), or `hidden_size` where nothing does."""
+    """A width chosen so that a model's layers cost what another's do, within 2 %.
+
+    Parameters and FLOPs are matched by `intermediate_size`; the state by `window`, `state_size` or, without these, `hidden_size`.
+    """
 
     of: Literal["parameters", "flops", "state"]
     """The quantity to match: parameters, forward FLOPs per token, or numbers in the recurrent state."""
@@ -44,7 +46,10 @@ class Match(Settings):
 
 
 class DecoderSettings(Settings):
-    """A decoder whose only varying part is the sequence mixer; widths and depths under Transformers' names."""
+    """A decoder whose only varying part is the sequence mixer.
+
+    Widths and depths have Transformers' names.
+    """
 
     kind: Literal["decoder"] = "decoder"
     """A decoder trained from random weights."""
@@ -71,12 +76,12 @@ class DecoderSettings(Settings):
     """Positions that `randomised` draws from; longer than any row of training."""
     position_capacity: int = Field(default=512, ge=1, le=1_000_000)
     """The longest text that `randomised` spreads over its range in evaluation; longer ones exceed the range. In training, a row's
-    positions are as dense as those of a text of its own length up to this one."""
+    positions are as dense as those of a text between its own length and this one."""
     rope_theta: float = Field(default=10_000.0, gt=1, le=1e12)
     """Base of the rotary embedding's frequencies."""
     window: Window | tuple[Window | None, ...] | None = None
-    """Tokens that attention sees, the current one included; null: all. A list is repeated over the layers like `mixers`: `[16, 16,
-    16, null]` has three windowed layers and one full one."""
+    """Tokens that attention sees, the current one included; null: all. A list is repeated over the layers like `mixers`: `[16, 16, 16,
+    null]` has three windowed layers and a full one."""
     qk_norm: bool = False
     """Normalise each head's queries and keys in attention (RMSNorm, before the rotary embedding)."""
     short_convolution: bool | None = None
@@ -85,15 +90,16 @@ class DecoderSettings(Settings):
     eigenvalues: Literal["positive", "signed", "closed"] | None = None
     """Range of the transition's eigenvalues in Mamba, Mamba-2, delta-rule mixers and PaTH attention: (0, 1) or (-1, 1) (Grazzi et al.,
     "Unlocking state-tracking in linear RNNs through negative eigenvalues", 2024); by default positive for Mamba and Mamba-2, as
-    published, and signed for the others. `closed`, for delta-rule mixers: [-1, 1], so that a token can turn the state over, or leave
-    it alone, without shrinking it; of Gated DeltaNet, but for its decay."""
+    published, and signed for the others. `closed`, for delta-rule mixers: [-1, 1], so that a token can negate a part of the state,
+    or leave it unchanged, without shrinking it (Gated DeltaNet still decays)."""
     state_size: int | None = Field(default=None, ge=1, le=10_000)
     """State dimension of Mamba and Mamba-2; by default as published: 16 and 128."""
     num_householder: int = Field(default=2, ge=1, le=100)
     """Steps of the delta rule that DeltaProduct takes for each token."""
     initializer_range: float | None = Field(default=None, gt=0, le=100)
     """Standard deviation of the normal initial weights of embeddings, head and linear layers; by default 0.02 for embeddings and head,
-    and PyTorch's uniform weights (deviation 1 / sqrt(3 x inputs)) for linear layers. What mixers are published with stays."""
+    and PyTorch's uniform weights (deviation 1 / sqrt(3 x inputs)) for linear layers. Layers that a mixer initialises as published
+    are unchanged."""
     match: Match | None = None
     """Choose the width so that this model costs the same as another."""
 
@@ -107,7 +113,6 @@ class DecoderSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> DecoderSettings:
-        """Refuse what no mixer reads, and a size that sets nothing."""
         used = self._used()
         idle = {
             key: f"with mixers {', '.join(self.mixers)}: it is for "
@@ -134,7 +139,6 @@ class DecoderSettings(Settings):
 
     @model_validator(mode="after")
     def _every_entry_is_of_a_layer(self) -> DecoderSettings:
-        """Refuse list entries that no attention reads, and a null where attention needs positions."""
         layers = self.shape_with({})["num_hidden_layers"]
         for key in ("window", "positions"):
             entries = getattr(self, key)
@@ -161,12 +165,11 @@ class DecoderSettings(Settings):
         return self
 
     def _used(self) -> frozenset[str]:
-        """Return the fields that its layers' mixers read."""
         layers = self.shape_with({})["num_hidden_layers"]
         return frozenset[str]().union(*(MIXERS[name].uses for name in self.mixers[:layers]))
 
     def matched(self) -> dict[str, int]:
-        """Return the width that `match` chooses, under its key."""
+        """Return the width that `match` chooses, by its key."""
         if self.match is None:
             return {}
         width = matched(self)
@@ -174,17 +177,16 @@ class DecoderSettings(Settings):
 
     @property
     def shape(self) -> dict[str, int]:
-        """Return layers, width, heads and MLP width: as given or matched, else the size's."""
+        """Return layers, width, heads and MLP width."""
         return self.shape_with(self.matched())
 
     def shape_with(self, chosen: dict[str, int]) -> dict[str, int]:
-        """Return the shape with other widths chosen."""
         given = self.model_dump(include=SHAPE, exclude_none=True)
         shape: dict[str, int] = SIZES[self.size] | given | {key: chosen[key] for key in SHAPE & chosen.keys()}
         return {"intermediate_size": 8 * ((shape["hidden_size"] * 8 // 3 + 7) // 8)} | shape
 
     def resolved(self, chosen: dict[str, int] | None = None) -> dict[str, Any]:
-        """Return the settings for a model's configuration, the size's numbers filled in; `chosen`: widths, by default matched."""
+        """Return the settings of a model's configuration. `chosen`: widths, by default matched."""
         chosen = self.matched() if chosen is None else chosen
         return self.model_dump(exclude={"kind", "size", "match"}) | chosen | self.shape_with(chosen)
 
@@ -193,8 +195,8 @@ SHAPE = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediat
 """The fields that a size sets."""
 
 
-class Matched(NamedTuple):
-    """A chosen width under its key, and the model's cost with it beside the target."""
+class MatchedWidth(NamedTuple):
+    """A chosen width by its key, and the model's cost beside the target."""
 
     key: str
     value: int
@@ -202,17 +204,16 @@ class Matched(NamedTuple):
     target: float
 
     def sentence(self, match: Match) -> str:
-        """Say for the log what was matched."""
         to = f"{match.to:,.0f}" if isinstance(match.to, float) else f"{', '.join(match.to)} ({self.target:,.0f})"
         return f"{self.key} {self.value} by match: {self.cost:,.0f} {UNITS[match.of]} in the layers, to equal {to}"
 
 
 @lru_cache(maxsize=256)
-def matched(settings: DecoderSettings) -> Matched:
+def matched(settings: DecoderSettings) -> MatchedWidth:
     """Find the width that `settings.match` asks for.
 
     Raises:
-        ValueError: the width is given too, the length is missing or idle, or no width comes within 2 %.
+        ValueError: the width is given too, the length is missing or unused, or no width comes within 2 %.
     """
     match = settings.match
     assert match is not None
@@ -223,20 +224,17 @@ def matched(settings: DecoderSettings) -> Matched:
     if getattr(settings, key) is not None:
         raise ValueError(f"{key} {getattr(settings, key)} is chosen by match: remove it")
     if isinstance(match.to, float):
-        target, grows = float(match.to), False
+        target, grows = match.to, False
     else:
         target, grows = _layers_cost(settings.model_copy(update={"mixers": match.to, "match": None}), {}, match)
 
     def cost(value: int) -> float:
-        nonlocal grows
-        amount, growing = _layers_cost(settings, {key: value}, match)
-        grows |= growing
-        return amount
+        return _layers_cost(settings, {key: value}, match)[0]
 
     heads = settings.shape_with({})["num_attention_heads"]
     steps = {"intermediate_size": (8, 1), "hidden_size": (2 * heads,)}.get(key, (1,))
     nearest = [_nearest(cost, target, step) for step in steps]
-    if match.length is not None and not grows:
+    if match.length is not None and not (grows or _layers_cost(settings, {key: nearest[0]}, match)[1]):
         raise ValueError(f"match.length {match.length} does nothing where no attention sees all tokens: remove it")
     value = next((value for value in nearest if _error(cost(value), target) <= TOLERANCE), None)
     if value is None:
@@ -244,15 +242,14 @@ def matched(settings: DecoderSettings) -> Matched:
             f"match: no {key} gives {', '.join(settings.mixers)} within 2 % of {target:,.0f} {UNITS[match.of]}; the nearest, "
             f"{nearest[-1]}, gives {cost(nearest[-1]):,.0f}: change what it is to equal, or the number of layers or heads"
         )
-    return Matched(key, value, cost(value), target)
+    return MatchedWidth(key, value, cost(value), target)
 
 
 def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:
-    """Return the matched cost of the layers, and if it grows with the sequence."""
-    from remedy.models.decoder import Block  # waits for Transformers, which other settings need not
+    from remedy.models.decoder import Block  # imports Transformers, which takes seconds
 
     config: Any = SimpleNamespace(**settings.resolved(chosen), rms_norm_eps=1e-5)
-    with torch.device("meta"):  # shapes alone
+    with torch.device("meta"):  # only shapes
         layers = [Block(config, layer) for layer in range(config.num_hidden_layers)]
     if match.of == "parameters":
         return sum(parameter.numel() for block in layers for parameter in block.parameters()), False
@@ -267,7 +264,6 @@ def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match
 
 
 def _nearest(cost: Callable[[int], float], target: float, step: int) -> int:
-    """Return the multiple of `step` whose cost is nearest: from 8 on, or from 1 with a step of 1."""
     low = step if step == 1 else -(-8 // step) * step
     high = low
     while cost(high) < target and high < WIDEST:
@@ -283,7 +279,10 @@ def _error(cost: float, target: float) -> float:
 
 
 class LoraSettings(Settings):
-    """Low-rank adapters (Hu et al., "LoRA", 2021) on a pretrained model, under the names of PEFT's `LoraConfig`."""
+    """Low-rank adapters (Hu et al., "LoRA", 2021) on a pretrained model.
+
+    Fields have the names of PEFT's `LoraConfig`.
+    """
 
     r: int = Field(default=16, ge=1, le=100_000)
     """Rank of the adapters."""
@@ -292,15 +291,15 @@ class LoraSettings(Settings):
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of the adapters' inputs that is dropped in training."""
     target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """Layers with adapters: all linear ones but the head (and, in Mamba's family, `out_proj`), or those whose names end so
-    (`[q_proj, v_proj]`)."""
+    """Layers with adapters: all linear ones but the head (and, in Mamba's family, `out_proj`), or those whose names end with one of
+    these (`[q_proj, v_proj]`)."""
     embeddings: Literal["new", "all"] = "new"
     """Embeddings to train: `new`, only the rows of trace tokens that the vocabulary did not have (none for a code world model); or
     `all`, whole tables, which also works under ZeRO-3."""
 
 
 class PretrainedSettings(Settings):
-    """A Hugging Face causal language model to train: all of its weights, or adapters on them."""
+    """A Hugging Face causal language model to train: all weights, or adapters."""
 
     kind: Literal["pretrained"] = "pretrained"
     """A pretrained model."""

@@ -10,14 +10,14 @@ from remedy.models.protocol import CausalLM
 from remedy.settings import UserError
 
 SETTINGS = ("max_position_embeddings", "n_positions", "n_ctx", "context_length", "max_seq_len", "seq_length")
-"""The names of this length in Transformers' configurations."""
-_SPARE = 8  # further rows that a table of positions may have: OPT's has two
+"""Names of this length in Transformers' configurations."""
+_SPARE = 8  # extra rows in a table of positions: OPT has two
 
 
 class ContextLimit(NamedTuple):
     """A sequence length in a model's configuration, and the name of its setting.
 
-    `hard`: a table of positions ends there, as GPT-2's. Other models compute positions, and can read on untrained.
+    `hard`: a table of positions ends there, as in GPT-2.
     """
 
     tokens: int
@@ -26,17 +26,16 @@ class ContextLimit(NamedTuple):
 
 
 def context_limit(model: CausalLM) -> ContextLimit | None:
-    """Return a model's limit; None if its configuration names none."""
     config = model.config
     config = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
     for setting in SETTINGS:
         tokens = getattr(config, setting, None)
         if isinstance(tokens, int) and tokens > 0:
-            stored = (
+            name = (
                 setting,
                 *(alias for alias in SETTINGS if getattr(config, "attribute_map", {}).get(setting) == alias),
             )[-1]
-            return ContextLimit(tokens, stored, _has_table(model, tokens))
+            return ContextLimit(tokens, name, _has_table(model, tokens))
     return None
 
 
@@ -54,7 +53,7 @@ def refuse_longer(limit: ContextLimit | None, tokens: float) -> None:
 
 
 def _has_table(model: CausalLM, tokens: int) -> bool:
-    """Say if an embedding beside the vocabulary's, or a buffer, has a row for each position."""
+    """Say if a buffer or an embedding, not the vocabulary's, has a row per position."""
     vocabulary = {id(table) for table in (model.get_input_embeddings(), model.get_output_embeddings())}
     for _, module in model.named_modules():
         rows = module.num_embeddings if isinstance(module, nn.Embedding) and id(module) not in vocabulary else 0

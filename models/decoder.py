@@ -1,12 +1,12 @@
-"""A decoder of pre-norm blocks, RMSNorm and untied embeddings, whose only varying part is the sequence mixer.
+"""A pre-norm decoder with untied embeddings, whose only varying part is its mixer.
 
-`save_pretrained`, `from_pretrained` and `.generate` work once this module is imported.
+Importing this module makes `save_pretrained`, `from_pretrained` and `.generate` work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +18,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.mixers import MIXERS, Mixer
-from remedy.models.positions import Packing, check_places, drawn_positions, has_borders
+from remedy.models.positions import Packing, check_positions, drawn_positions, has_borders
 from remedy.models.protocol import CausalLM
-
-if TYPE_CHECKING:
-    from remedy.models.cache import MixerCache
-    from remedy.models.decoder_config import DecoderConfig
-    from remedy.models.positions import Packing
 
 
 class GatedMLP(nn.Module):
@@ -41,10 +36,7 @@ class GatedMLP(nn.Module):
 
 
 class Block(GradientCheckpointingLayer):
-    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D).
-
-    Gradient checkpointing keeps only its input for the backward pass.
-    """
+    """x + mixer(norm(x)), then x + mlp(norm(x)); shapes (B, T, D)."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
@@ -60,14 +52,17 @@ class Block(GradientCheckpointingLayer):
         positions: Tensor | Sequence[Tensor | None] | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """Map x. `packing`: rows hold several examples, laid apart for the mixer; `positions` are then by group."""
+        """Apply the block to x (B, T, D).
+
+        `packing`: rows hold several examples; `positions` are then one per group.
+        """
         normed = self.mixer_norm(x)
         if packing is None:
             mixed = self._mixed(normed, past_key_values, positions)
         else:
             assert isinstance(positions, Sequence)
-            groups = zip(packing.apart(normed), positions, strict=True)
-            mixed = packing.together([self._mixed(group, None, places) for group, places in groups])
+            groups = zip(packing.split(normed), positions, strict=True)
+            mixed = packing.join([self._mixed(group, None, group_positions) for group, group_positions in groups])
         x = x + mixed
         return cast(Tensor, x + self.mlp(self.mlp_norm(x)))
 
@@ -76,9 +71,9 @@ class Block(GradientCheckpointingLayer):
 
 
 DEFAULT_STD = 0.02
-"""Deviation of embeddings and head where `initializer_range` is not given, as GPT-2's."""
+"""Standard deviation of embeddings and head by default, as in GPT-2."""
 USUAL = {"return_dict": True, "output_attentions": False, "output_hidden_states": False}
-"""Arguments that Transformers gives every model, and the values by which nothing else is asked for."""
+"""Arguments that Transformers passes to every model, with the values that ask for nothing."""
 
 
 class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
@@ -91,6 +86,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     supports_gradient_checkpointing = True
     _is_stateful = True
     main_input_name = "input_ids"
+    _input_embed_layer = "embeddings"
     _no_split_modules = ["Block"]
 
     def __init__(self, config: DecoderConfig) -> None:
@@ -103,9 +99,9 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialise embeddings and head and, with `initializer_range`, projections.
+        """Initialise embeddings and head and, with `initializer_range`, linear layers.
 
-        What a mixer sets itself (decays, step sizes, norms, convolutions, classic recurrences) stays as its authors chose.
+        What a mixer initialises itself stays as published.
         """
         std = self.config.initializer_range
         if isinstance(module, nn.Embedding) or module is self.lm_head:
@@ -115,21 +111,11 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        assert isinstance(value, nn.Embedding)
-        self.embeddings = value
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
     def mixers(self) -> list[Mixer]:
         return [layer.mixer for layer in self.layers if isinstance(layer, Block)]
 
     def new_cache(self) -> MixerCache:
-        """Return an empty state for step-by-step decoding."""
+        """Return an empty cache."""
         return MixerCache(self.config.num_hidden_layers)
 
     def forward(
@@ -145,14 +131,13 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         position_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Compute logits (B, T, V) and, with `labels` (B, T; -100: unsupervised), the mean loss.
+        """Compute logits (B, T, V) and, with `labels`, the mean loss.
 
-        `attention_mask` (B, P + T) is 0 on padding, which must follow a row's tokens. `past_key_values`: the state of a call that
-        read P places. `position_ids` (B, T): places in the tokens' own examples; where they restart, a row holds several, each read
-        as if alone.
+        `labels` (B, T) are -100 where unsupervised. `attention_mask` (B, P + T) is 0 on padding, which must follow a row's tokens; the
+        cache has P. `position_ids` (B, T) count from 0 in each example; a row's examples do not see each other.
 
         Raises:
-            ValueError: an argument would not be honoured.
+            ValueError: an argument is not supported.
         """
         if unread := sorted(key for key, value in kwargs.items() if value is not None and value is not USUAL.get(key)):
             raise ValueError(f"{', '.join(unread)}: this decoder does not take that: leave it out")
@@ -165,7 +150,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         if use_cache and past_key_values is None:
             past_key_values = self.new_cache()
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        check_places(attention_mask, position_ids, x, past_key_values)
+        check_positions(attention_mask, position_ids, x, past_key_values)
         x = self.norm(self._read(x, input_ids, attention_mask, past_key_values, position_ids))
         logits = self.lm_head(x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None
@@ -179,7 +164,6 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _read(
         self, x: Tensor, ids: Tensor | None, mask: Tensor | None, cache: MixerCache | None, position_ids: Tensor | None
     ) -> Tensor:
-        """Run the layers on rows (B, T, D)."""
         packing = None
         if position_ids is not None and (cache is None or not cache.seen) and has_borders(position_ids):
             if cache is not None:
@@ -191,9 +175,9 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
         if packing is None:
             positions = self._positions(ids, mask, cache, x.shape[1])
         else:
-            real = packing.real()
-            apart = packing.apart(ids) if ids is not None else [None] * len(real)
-            positions = [self._positions(group_ids, mask, None, mask.shape[1]) for group_ids, mask in zip(apart, real)]
+            masks = [group.real for group in packing.groups]
+            apart = packing.split(ids) if ids is not None else [None] * len(masks)
+            positions = [self._positions(group_ids, mask, None, mask.shape[1]) for group_ids, mask in zip(apart, masks)]
         for layer in self.layers:
             x = layer(x, past_key_values=cache, positions=positions, packing=packing)
         if cache is not None:
@@ -203,7 +187,6 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
     def _positions(
         self, tokens: Tensor | None, mask: Tensor | None, cache: MixerCache | None, steps: int
     ) -> Tensor | None:
-        """Return randomised positions, (T,) or (B, T): drawn in training, else evenly spread; None for others."""
         config = self.config
         if config.positions != "randomised":
             return None
@@ -214,8 +197,8 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
                 )
             return drawn_positions(tokens, config.position_range, config.position_capacity, mask)
         device = self.embeddings.weight.device
-        places = torch.arange(steps, device=device) if cache is None else cache.places(steps, device)
-        return places * (config.position_range // config.position_capacity)
+        positions = torch.arange(steps, device=device) if cache is None else cache.positions(steps, device)
+        return positions * (config.position_range // config.position_capacity)
 
     def _prepare_cache_for_generation(
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
@@ -230,7 +213,7 @@ class DecoderForCausalLM(PreTrainedModel, GenerationMixin):
 
 
 def parameter_count(model: CausalLM) -> int:
-    """Count trainable parameters, whole ones also under ZeRO-3."""
+    """Count trainable parameters; under ZeRO-3 those of all processes."""
     return sum(int(getattr(p, "ds_numel", p.numel())) for p in model.parameters() if p.requires_grad)
 
 

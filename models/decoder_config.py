@@ -1,4 +1,4 @@
-"""The decoder's settings as Transformers stores them with a checkpoint."""
+"""The decoder's configuration, as Transformers stores it with a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from transformers import PretrainedConfig
 
 
 class DecoderConfig(PretrainedConfig):
-    """Configuration in a checkpoint: `DecoderSettings` with every value resolved, and the tokenizer's."""
+    """Configuration in a checkpoint: `DecoderSettings` with all defaults filled in, and the tokenizer's ids."""
 
     model_type = "cwm_remedy"
 
@@ -43,5 +43,4 @@ class DecoderConfig(PretrainedConfig):
 
     @property
     def layer_mixers(self) -> list[str]:
-        """Return the mixer of each layer."""
         return [self.mixers[layer % len(self.mixers)] for layer in range(self.num_hidden_layers)]

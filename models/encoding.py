@@ -1,4 +1,4 @@
-"""Examples with their tokens, whose number decides how a trace is written."""
+"""Examples with their tokens, whose number can decide the reveal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def example_table(data: DataConfig, tokenizer: TraceTokenizer, split: str, indic
 def encoded_examples(
     data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int], workers: int = 1
 ) -> list[tuple[Example, Encoded]]:
-    """Return the examples at the indices with their tokens, in the densest reveal within `reveal.max_tokens`.
+    """Return examples with their tokens, in the densest reveal within `reveal.max_tokens`.
 
     Raises:
         ConfigError: as `executions`.

@@ -1,4 +1,4 @@
-"""Cost of a model: operations a token, and numbers it carries from token to token."""
+"""Cost of a model: operations per token, and size of its state."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from remedy.models.mixers import Mixer
 from remedy.models.protocol import CausalLM
 
 PEAK_TFLOPS = {"H200": 989.0, "H100 PCIe": 756.0, "H100": 989.0, "A100": 312.0, "L40S": 362.0, "A10G": 70.0}
-"""Dense bf16 peak of one device by a part of its name (the makers' data sheets); the first that fits counts."""
+"""Dense bf16 peak of one device by a part of its name (the makers' data sheets); the first match counts."""
 
 
 class Window(NamedTuple):
-    """Layers whose attention sees `tokens` tokens at most, with the operations and stored numbers of each."""
+    """Layers whose attention sees at most `tokens` tokens, with operations and state of each token."""
 
     tokens: int
     flops: float
@@ -24,10 +24,10 @@ class Window(NamedTuple):
 
 
 class TokenCost(NamedTuple):
-    """Operations of a token (a product and a sum count as two), and the state of one sequence.
+    """Operations of a token, products and sums counted separately, and a sequence's state.
 
-    `flops_by_length` and `state_by_length` are added for each token of the sequence, where attention sees all (Chowdhery et al.,
-    "PaLM", 2022, appendix B). `flops` and `state_floats` count `windows` as full.
+    `flops_by_length` and `state_by_length` are added per token of the sequence, for full attention (Chowdhery et al., "PaLM", 2022,
+    appendix B). `flops` and `state_floats` count `windows` as full.
     """
 
     flops: float
@@ -37,11 +37,11 @@ class TokenCost(NamedTuple):
     windows: tuple[Window, ...] = ()
 
     def at(self, length: float) -> tuple[float, float]:
-        """Return a token's operations, and the numbers carried, in a sequence of `length` tokens."""
-        empty = [(max(0.0, window.tokens - length), window) for window in self.windows]
+        """Return a token's operations and the state, in a sequence of `length` tokens."""
+        unfilled = [(max(0.0, window.tokens - length), window) for window in self.windows]
         return (
-            self.flops + length * self.flops_by_length - sum(places * window.flops for places, window in empty),
-            self.state_floats + length * self.state_by_length - sum(places * window.state for places, window in empty),
+            self.flops + length * self.flops_by_length - sum(count * window.flops for count, window in unfilled),
+            self.state_floats + length * self.state_by_length - sum(count * window.state for count, window in unfilled),
         )
 
     def of(self, lengths: Iterable[float]) -> float:
@@ -49,13 +49,12 @@ class TokenCost(NamedTuple):
         return sum(length * self.at(length)[0] for length in lengths)
 
     def times(self, factor: float) -> TokenCost:
-        """Multiply the operations, with the same state."""
         windows = tuple(window._replace(flops=factor * window.flops) for window in self.windows)
         return self._replace(flops=factor * self.flops, flops_by_length=factor * self.flops_by_length, windows=windows)
 
 
 def mixing_cost(modules: Iterable[nn.Module]) -> TokenCost:
-    """Sum what mixers among the modules cost beside products with weights."""
+    """Sum the mixers' cost, without products with weights."""
     mixers = [module for module in modules if isinstance(module, Mixer)]
     flops = [mixer.sequence_flops() for mixer in mixers]
     states = [mixer.state_floats() for mixer in mixers]
@@ -73,7 +72,7 @@ def mixing_cost(modules: Iterable[nn.Module]) -> TokenCost:
 
 
 def weights_in_products(module: nn.Module) -> list[nn.Parameter]:
-    """List the parameters that tokens are multiplied with: no vectors, and no mixers' decay rates."""
+    """List the matrices that tokens are multiplied with, without mixers' decay rates."""
     return [
         parameter
         for part in module.modules()
@@ -95,7 +94,7 @@ def token_cost(model: CausalLM) -> TokenCost | None:
 def training_flops(model: CausalLM) -> TokenCost:
     """Estimate forward and backward operations, with the forward pass's state.
 
-    6 for each trained weight in a product, 4 for each frozen one, and three times the forward pass's others, if these are known.
+    6 per trained weight in a product, 4 per frozen one, and three times the forward pass's others.
     """
     weights = sum(
         share * weight_count(parameter) * (6.0 if parameter.requires_grad else 4.0)
@@ -116,27 +115,26 @@ def device_peak(tflops: float | None = None) -> float | None:
 
 
 def _products(model: CausalLM) -> Iterator[tuple[nn.Parameter, float]]:
-    """Yield weights of products with the share that a token meets; a table counts only as the head's."""
+    """Yield weights of products, each with the share of tokens that use it."""
     output = model.get_output_embeddings()
     head = _base(output).weight if output is not None else None
     table = _base(model.get_input_embeddings()).weight
     module: Any = model
-    experts, chosen = _experts(model)
+    experts, used = _experts(model)
     for parameter in {id(p): p for p in weights_in_products(module)}.values():
         if parameter is table and parameter is not head:
             continue
         shape = getattr(parameter, "ds_shape", parameter.shape)
-        yield parameter, chosen / experts if len(shape) == 3 and shape[0] == experts else 1.0
+        yield parameter, used / experts if len(shape) == 3 and shape[0] == experts else 1.0
 
 
 def _base(layer: Any) -> Any:
-    """Return a table without the new rows that PEFT trains beside it."""
     adapter = getattr(layer, "token_adapter", None)
     return layer if adapter is None else adapter.base_layer
 
 
 def _experts(model: CausalLM) -> tuple[int, int]:
-    """Count a layer's experts, which Transformers stores as (experts, out, in), and those that a token is sent to."""
+    """Count a layer's experts, stored as (experts, out, in), and those used per token."""
     config = model.config.get_text_config()
     counts = (getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
     experts = next((count for count in counts if count), 0)
@@ -144,13 +142,12 @@ def _experts(model: CausalLM) -> tuple[int, int]:
 
 
 def weight_count(parameter: nn.Parameter) -> int:
-    """Count a parameter's weights: ZeRO-3 leaves a process a part, and two in 4 bits are one byte."""
+    """Count a parameter's weights, also if ZeRO-3 divides or 4 bits pack them."""
     packed = getattr(parameter, "quant_state", None)
     return int(getattr(parameter, "ds_numel", parameter.numel() if packed is None else packed.shape.numel()))
 
 
 def _mixing(model: CausalLM) -> TokenCost | None:
-    """Return what mixing costs beside products with weights: known of our mixers and of pretrained attention."""
     module: Any = model
     config = model.config
     if any(isinstance(part, Mixer) for part in module.modules()):
@@ -160,7 +157,7 @@ def _mixing(model: CausalLM) -> TokenCost | None:
         return None
     window: int = getattr(config, "sliding_window", None) or 0
     kinds = getattr(config, "layer_types", None)
-    if kinds is None:  # of older architectures all layers have the window, if there is one
+    if kinds is None:  # older architectures: all layers have the window, if any
         kinds = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     if not set(kinds) <= {"full_attention", "sliding_attention"}:
         return None

@@ -1,4 +1,4 @@
-"""Safe reading of others' models by Transformers' loaders: complete, without running code or unpickling."""
+"""Safe loading of untrusted models: all weights, without running code or unpickling."""
 
 from __future__ import annotations
 
@@ -23,47 +23,48 @@ from remedy.models.model_manifest import model_files
 from remedy.settings import UserError
 
 T = TypeVar("T")
-MADE = Path("pretrained/smollm2")
-"""The folder that `make pretrained` makes."""
-MOST_BYTES = 1 << 26  # of a file beside weights, which is read whole: the largest tokenizers have 40 MB
+PRETRAINED_FOLDER = Path("pretrained/smollm2")
+"""Folder that `make pretrained` makes."""
+MOST_BYTES = 1 << 26  # of a file beside weights, read into memory: the largest tokenizers have 40 MB
 _LAYERS = re.compile("(layer|block)s?$")
 _LARGE = re.compile("vocab|position|token|theta|base|size|len|ctx|window|dim|seed|param|factor|scale")
 """Keys of sizes, which a model's files have to hold, and of numbers that take no memory."""
 PICKLES = ("*_model*.bin", "*.pt", "*.pth", "*.ckpt")
-_WHERE_THERE_IS_ONE = {
-    f"_raise_exceptions_for_{why}": False for why in ("missing_entries", "connection_errors", "gated_repo")
-}
-# Most weights for each byte of a file: half a byte each, eight times over for tied tables and modules that replace others.
+_IF_PRESENT = {f"_raise_exceptions_for_{why}": False for why in ("missing_entries", "connection_errors", "gated_repo")}
+# Most weights per byte of files: two 4-bit weights, and a factor of 8 for tied tables and replaced modules.
 WEIGHTS = 16
 
 
 def cannot_load(what: str, name: str, key: str) -> str:
-    """Begin the message on a model or tokenizer that cannot be loaded. `key`: the setting that names it."""
+    """Return the beginning of a message on a failed load.
+
+    `key`: the setting that names the model or tokenizer.
+    """
     local = f"give the folder of a local copy as {key}, or check the hub's access"
-    return f"{what} {name!r} cannot be loaded: {'run `make pretrained` again' if Path(name) == MADE else local}"
+    return f"{what} {name!r} cannot be loaded: {'run `make pretrained` again' if Path(name) == PRETRAINED_FOLDER else local}"
 
 
 def read(what: str, load: Callable[[], T], kind: type[UserError] = UserError) -> T:
     """Return the result of a Transformers loader. `what`: how a message begins.
 
     Raises:
-        UserError: it raised; the message is one line. Of the given kind.
+        UserError: it raised; of class `kind`.
     """
     try:
         return load()
     except (MemoryError, UserError):
         raise
-    except BaseException as error:  # of any kind: the files decide which of Transformers' lines comes upon them
-        # A panic of a library that is written in Rust has a class that cannot be imported and is no `Exception`.
+    except BaseException as error:  # untrusted files can raise anything
+        # A panic in Rust has a class that cannot be imported and is no `Exception`.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        if isinstance(error, OSError) and error.errno in FULL:  # the disk is to blame, and no file that is read
+        if isinstance(error, OSError) and error.errno in FULL:  # the disk's fault, not the file's
             raise
         raise kind(f"{what} ({_reason(error)})") from None
 
 
 def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
-    """Load a causal language model by hub name or folder, with all weights from safetensors.
+    """Load a causal language model, with all weights from safetensors.
 
     Raises:
         UserError: as `read`; weights are missing or misshapen, which would be drawn at random; or there are more than the files hold.
@@ -71,35 +72,36 @@ def read_model(name: str, what: str, **options: Any) -> PreTrainedModel:
     refuse_pickles(Path(name), what)
     refuse_vast(name)
     refuse_other_shards(name, what)
-    fixed = {"trust_remote_code": False, "use_safetensors": True}
-    seen = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # instead of a report on the terminal
+    safety = {"trust_remote_code": False, "use_safetensors": True}
+    # Otherwise Transformers reports missing weights on the terminal.
+    reporting = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with no_larger_than_its_files(name):
-        loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **fixed, **seen, **options))
+        loaded: Any = read(what, lambda: AutoModelForCausalLM.from_pretrained(name, **safety, **reporting, **options))
     model: PreTrainedModel = loaded[0]
-    lacking = sorted({*loaded[1]["missing_keys"], *(key for key, *_ in loaded[1]["mismatched_keys"])})
-    if lacking:
+    missing = sorted({*loaded[1]["missing_keys"], *(key for key, *_ in loaded[1]["mismatched_keys"])})
+    if missing:
         raise UserError(
-            f"{what} (the files have not {len(lacking)} of its weights in this shape, {lacking[0]} among them, which would be random: "
+            f"{what} (the files have not {len(missing)} of its weights in this shape, {missing[0]} among them, which would be random: "
             f"they are not those of a {type(model).__name__} with this config.json)"
         )
     return model
 
 
 def refuse_vast(name: str) -> None:
-    """Refuse huge files beside weights, a configuration with absurd numbers, or the name of a kernel, which is code.
+    """Refuse huge files beside weights, absurd numbers in a configuration, and kernels of the hub.
 
     Raises:
         UserError: there is one.
     """
     files = {path.name: path for path in Path(name).glob("*") if path.is_file()}
     for path in (files[file] for file in model_files(files) if not file.endswith(".safetensors")):
-        # A link to a file of the kernel's has no size, and perhaps no end.
+        # Links to files such as /dev/zero have size 0 and no end.
         if not 0 < path.stat().st_size <= MOST_BYTES:
             raise UserError(f"{path}: is empty or has more than {MOST_BYTES:,} bytes, so it is not read")
     config: Any = None
-    with contextlib.suppress(Exception):  # whoever reads it next says what is wrong
+    with contextlib.suppress(Exception):  # its next reader reports the error
         config = PretrainedConfig.get_config_dict(name)[0]
-    # Transformers makes a list of as many layers as the configuration says before it builds the first.
+    # Transformers makes a list of all layers before it builds the first.
     for key, value in _entries(config, ""):
         most = 10**4 if _LAYERS.search(key) else math.inf if _LARGE.search(key) else 10**8
         least = 0 if re.search(r"\.n(um)?_\w*layers?$", key) else -math.inf
@@ -110,7 +112,6 @@ def refuse_vast(name: str) -> None:
 
 
 def _entries(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values in nested mappings and lists with their dotted keys."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _entries(inner, f"{key}.{name}")
@@ -122,10 +123,10 @@ def _entries(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def no_larger_than_its_files(name: str) -> RemovableHandle:
-    """Return a context that stops the building of a model with more weights than its folder's files can hold.
+    """Return a context that refuses models with more weights than their files hold.
 
     Raises:
-        UserError: it was stopped.
+        UserError: while the model is built.
     """
     size, total = sum(path.stat().st_size for path in Path(name).glob("*.safetensors")), 0
 
@@ -139,7 +140,7 @@ def no_larger_than_its_files(name: str) -> RemovableHandle:
 
 
 def refuse_pickles(folder: Path, what: str) -> None:
-    """Refuse a folder whose weights are pickles alone.
+    """Refuse a folder whose weights are only in pickles.
 
     Raises:
         UserError: they are.
@@ -154,12 +155,12 @@ def refuse_pickles(folder: Path, what: str) -> None:
 
 
 def refuse_other_shards(name: str, what: str) -> None:
-    """Refuse an index of weights that names files other than safetensors, which Transformers would unpickle.
+    """Refuse an index of weights other than safetensors, which Transformers would unpickle.
 
     Raises:
-        UserError: it does.
+        UserError: it names such a file.
     """
-    path = read(what, lambda: cached_file(name, SAFE_WEIGHTS_INDEX_NAME, **_WHERE_THERE_IS_ONE))
+    path = read(what, lambda: cached_file(name, SAFE_WEIGHTS_INDEX_NAME, **_IF_PRESENT))
     if path is None:
         return
     shards = read(what, lambda: [*map(str, json.loads(read_text(Path(path), MOST_BYTES))["weight_map"].values())])

@@ -1,9 +1,8 @@
-"""Fast GPU kernels of other packages, where they work; the PyTorch forms in `mixers` are the reference and run everywhere.
+"""GPU kernels of other packages; the PyTorch forms in `mixers` are the reference.
 
-Parameters are the mixers' own, so a checkpoint trained with kernels evaluates without. Before anything is compiled, a kernel is tried
-on a small input of the mixer's widths: outputs, last state and gradients must be the reference's in float64. Packages import on
-machines on which they cannot run, and compilers have made kernels whose gradients were wrong. A trial has a process of its own: a
-kernel that reads outside its tensors ends it, or makes every later call of CUDA in it fail.
+Checkpoints do not depend on kernels. Each is first tried on a small input of the mixer's widths: outputs, last state and gradients must
+be close to the reference's in float64. Packages may import where they cannot run, and compilers have made wrong gradients. A trial has
+its own process, since a faulty kernel can end it or break CUDA in it.
 """
 
 from __future__ import annotations
@@ -26,8 +25,10 @@ from remedy.processes import end_with_parent, own_command
 
 
 class Kernel(NamedTuple):
-    """A kernel of an operation. `path`: its module and name; `call`: given it and the operation's inputs, returns the outputs; `takes`:
-    says if it takes inputs of these shapes (their widths are tried)."""
+    """A kernel of an operation.
+
+    `path`: its module and name; `call`: maps it and inputs to outputs; `takes`: whether it takes inputs.
+    """
 
     path: str
     call: Callable[..., Any]
@@ -39,8 +40,10 @@ class Kernel(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """Operation of a mixer: in PyTorch, and by kernels, of which the first that works and takes the inputs computes it. `widths`: what
-    kernels are compiled for, of the inputs; `example`: a small input, given a `Draw` and widths."""
+    """An operation of a mixer: its PyTorch form, and kernels in order of preference.
+
+    `widths`: of the inputs, for which kernels are compiled; `example`: makes a small input.
+    """
 
     reference: Callable[..., Any]
     widths: Callable[..., tuple[int, ...]]
@@ -49,103 +52,118 @@ class Operation(NamedTuple):
 
 
 class Use(NamedTuple):
-    """An operation of a mixer."""
+    """An operation of a mixer, with the widths of its inputs."""
 
     operation: str
     widths: tuple[int, ...]
 
 
-class Tried(NamedTuple):
-    """Result of trying an operation's kernels: those that agree, and why the others are not used."""
+class KernelTrial(NamedTuple):
+    """Kernels of an operation that agree with the reference, and why others are refused."""
 
-    found: tuple[tuple[Kernel, Callable[..., Any]], ...]
-    refused: tuple[str, ...]
+    kernels: tuple[tuple[Kernel, Callable[..., Any]], ...]
+    refusals: tuple[str, ...]
 
 
 class Draw:
-    """Random numbers of an example: the same everywhere, whatever defaults are set."""
+    """Random numbers of an example, the same on every device."""
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device, self.dtype = device, dtype
         self.generator = torch.Generator(device="cpu").manual_seed(0)
 
     def normal(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Draw numbers of mean 0 and variance 1, in the precision that is tried where none is given."""
         drawn = torch.randn(shape, generator=self.generator, device="cpu", dtype=torch.float32)
         return drawn.to(self.device, dtype or self.dtype)
 
     def uniform(self, *shape: int) -> Tensor:
-        """In [0, 1), in float32."""
+        """Draw numbers from [0, 1), in float32."""
         return torch.rand(shape, generator=self.generator, device="cpu", dtype=torch.float32).to(self.device)
 
 
-PATIENCE = 900.0
-"""Seconds that a kernel may take to be compiled, tuned and run."""
+TIMEOUT = 900.0
+"""Seconds in which a kernel must be compiled, tuned and run."""
 LIMITS = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.03}
-"""How far a kernel may be from the reference, ||a - b|| / ||b||, by what it computes in. A product in TF32 is 3e-4 off."""
+"""Greatest distance from the reference, ||a - b|| / ||b||, by precision. A product in TF32 is 3e-4 off."""
 OPERATIONS: dict[str, Operation] = {}
-"""Operations by name; the modules with the references fill it."""
-TRIED: dict[tuple[str, str, torch.dtype, tuple[int, ...]], Tried] = {}
-"""What was tried, by operation, kind of device, precision and widths: all that a forward pass looks at."""
+"""Operations by name, registered by the modules of their references."""
+TRIALS: dict[tuple[str, str, torch.dtype, tuple[int, ...]], KernelTrial] = {}
+"""Results by operation, kind of device, precision and widths."""
 
 
 def kernel(operation: str, dtype: torch.dtype, *inputs: Any) -> Callable[..., Any] | None:
-    """A kernel for these inputs, to be called with them; None for the reference: on a CPU, where none takes them or none was tried.
-
-    `dtype`: the precision to compute in, which is that of the mixer's projections.
-    """
-    if not TRIED:
+    """Return a kernel for these inputs, or None for the reference."""
+    if not TRIALS:
         return None
-    tried = TRIED.get((operation, inputs[0].device.type, dtype, OPERATIONS[operation].widths(*inputs)))
-    if tried is not None:
-        for candidate, run in tried.found:
+    trial = TRIALS.get((operation, inputs[0].device.type, dtype, OPERATIONS[operation].widths(*inputs)))
+    if trial is not None:
+        for candidate, function in trial.kernels:
             if candidate.takes(*inputs):
-                return run
+                return function
     return None
 
 
-def runs(candidate: Kernel) -> Callable[..., Any]:
+def compute(operation: str, dtype: torch.dtype, *inputs: Any) -> Any:
+    """Compute an operation by a kernel, or by the reference in float32.
+
+    `dtype`: precision of the mixer's projections.
+    """
+    function = kernel(operation, dtype, *inputs)
+    if function is not None:
+        return function(*inputs)
+    # Errors of half precision would accumulate over the tokens.
+    with torch.autocast(inputs[0].device.type, enabled=False):
+        inputs = tuple(x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)
+        return OPERATIONS[operation].reference(*inputs)
+
+
+def load_kernel(candidate: Kernel) -> Callable[..., Any]:
     """Import a kernel, to be called with its operation's inputs."""
-    os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")  # else what else is installed chooses fla's kernels
+    # Otherwise other installed packages choose fla's kernels.
+    os.environ.setdefault("FLA_DISABLE_BACKEND_DISPATCH", "1")
     return partial(candidate.call, getattr(importlib.import_module(candidate.module), candidate.path.split(".")[-1]))
 
 
 def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
-    """Find the kernels of operations, each once in a process; call it on every process before a model is compiled."""
-    if device.type == "cuda" and device.index is None:  # `cuda` alone is another one in another process
+    """Try the kernels of operations, once per process; call it before a model is compiled."""
+    # `cuda` without an index may be another device in the trial's process.
+    if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    new = {key: use for use in uses if (key := (use.operation, device.type, dtype, use.widths)) not in TRIED}
-    asked = {key: OPERATIONS[use.operation].kernels for key, use in new.items()}
+    new = {key: use for use in uses if (key := (use.operation, device.type, dtype, use.widths)) not in TRIALS}
     with ThreadPoolExecutor(32) as pool:
-        answers = {key: [pool.submit(apart, new[key], one, device, dtype) for one in asked[key]] for key in new}
-    for key in new:
-        whys = [answer.result() for answer in answers[key]]
-        found = tuple((one, runs(one)) for one, why in zip(asked[key], whys) if why is None)
-        TRIED[key] = Tried(found, tuple(why for why in whys if why is not None))
+        trials = {
+            key: [
+                (candidate, pool.submit(refusal_in_subprocess, use, candidate, device, dtype))
+                for candidate in OPERATIONS[use.operation].kernels
+            ]
+            for key, use in new.items()
+        }
+    for key, trial in trials.items():
+        agreeing = tuple((candidate, load_kernel(candidate)) for candidate, future in trial if future.result() is None)
+        TRIALS[key] = KernelTrial(agreeing, tuple(reason for _, future in trial if (reason := future.result())))
 
 
-def apart(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Say why a kernel is not to be used, tried in a process of its own; None where it computes what the reference does."""
+def refusal_in_subprocess(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Try a kernel in its own process; say why it is refused, or return None."""
     if find_spec(package := candidate.path.split(".")[0]) is None:
         return f"{package} is not installed"
-    program = (
-        "import remedy.models.mixers, remedy.models.kernels as kernels; kernels.main()"  # mixers register operations
-    )
-    words = json.dumps([*use, candidate.path, str(device), str(dtype).removeprefix("torch."), os.getpid()])
-    given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
+    # Importing the mixers registers the operations.
+    program = "import remedy.models.mixers, remedy.models.kernels as kernels; kernels.main()"
+    arguments = json.dumps([*use, candidate.path, str(device), str(dtype).removeprefix("torch."), os.getpid()])
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     try:
-        done = subprocess.run(own_command(program, words), **given, timeout=PATIENCE)
+        process = subprocess.run(own_command(program, arguments), **options, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"{candidate.module} did not come to an end in {PATIENCE:.0f} s"
-    if done.returncode == 0 and done.stdout:
-        answer: str | None = json.loads(done.stdout.splitlines()[-1])
-        return answer
-    last = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
-    return f"{candidate.module} ended its process (status {done.returncode}: {last:.120})"
+        return f"{candidate.module} did not come to an end in {TIMEOUT:.0f} s"
+    if process.returncode == 0 and process.stdout:
+        reason: str | None = json.loads(process.stdout.splitlines()[-1])
+        return reason
+    last_line = (process.stderr.strip().splitlines() or ["nothing said"])[-1]
+    return f"{candidate.module} ended its process (status {process.returncode}: {last_line:.120})"
 
 
 def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Say why a kernel is not to be used, tried in this process; None where it computes what the reference does."""
+    """Try a kernel in this process; say why it is refused, or return None."""
     operation, module = OPERATIONS[use.operation], candidate.module
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
         inputs = operation.example(Draw(device, dtype), *use.widths)
@@ -153,43 +171,42 @@ def refusal(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtyp
             return f"{module} does not take this form"
         expected = _results(operation.reference, inputs, torch.float64)
         try:
-            far = max(map(_distance, _results(runs(candidate), inputs, None), expected))
-        except Exception as error:  # whatever a package does wrong here, the reference still runs
-            first = (str(error).splitlines() or [""])[0]
-            return f"{module} does not run ({type(error).__name__}: {first:.120})"
-    if far < LIMITS[dtype]:  # not so for nan either
+            distance = max(map(_distance, _results(load_kernel(candidate), inputs, None), expected))
+        except Exception as error:  # a package may raise anything, and the reference still runs
+            first_line = (str(error).splitlines() or [""])[0]
+            return f"{module} does not run ({type(error).__name__}: {first_line:.120})"
+    if distance < LIMITS[dtype]:  # false for infinity and NaN
         return None
-    return f"{module} is {far:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
+    return f"{module} is {distance:.2g} from the reference in {str(dtype)[6:]}, of at most {LIMITS[dtype]:g}"
 
 
 def _results(run: Callable[..., Any], inputs: tuple[Any, ...], dtype: torch.dtype | None) -> list[Tensor]:
-    """Outputs, and the gradients of a weighted sum of the first with respect to every tensor among the inputs."""
-    given = [
+    """Return outputs, and gradients of a weighted sum of the first output."""
+    arguments = [
         x.detach().to(dtype or x.dtype).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x
         for x in inputs
     ]
-    outputs = run(*given)
+    outputs = run(*arguments)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     y = outputs[0]
     weights = Draw(y.device, torch.bfloat16).normal(*y.shape)  # the same numbers in every precision
-    leaves = [x for x in given if isinstance(x, Tensor)]
+    leaves = [x for x in arguments if isinstance(x, Tensor)]
     gradients = torch.autograd.grad((y * weights.to(y.dtype)).sum(), leaves)
     return [x.detach() for x in (*outputs, *gradients)]
 
 
 def _distance(actual: Tensor, expected: Tensor) -> float:
-    """||a - b|| / ||b||; nan or infinity where a kernel returned that, which is no distance below any limit."""
     distance = (actual.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-12)
     return float(distance.nan_to_num(float("inf")))
 
 
 def main() -> None:
-    """Try one kernel and write why it is refused, or null, as the last line. A kernel may end this process or spoil its CUDA."""
+    """Try one kernel, and print as last line why it is refused, or null."""
     operation, widths, path, device, dtype, parent = json.loads(sys.argv[1])
     end_with_parent(parent, lambda: os._exit(1))
     if device != "cpu":
         torch.cuda.set_device(device)
-    (candidate,) = (one for one in OPERATIONS[operation].kernels if one.path == path)
-    answer = refusal(Use(operation, tuple(widths)), candidate, torch.device(device), getattr(torch, dtype))
-    print(json.dumps(answer), flush=True)
+    (candidate,) = (kernel for kernel in OPERATIONS[operation].kernels if kernel.path == path)
+    reason = refusal(Use(operation, tuple(widths)), candidate, torch.device(device), getattr(torch, dtype))
+    print(json.dumps(reason), flush=True)
     os._exit(0)  # a broken CUDA may not let the interpreter end

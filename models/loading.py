@@ -1,4 +1,4 @@
-"""Loading of checkpoints for evaluation, ours or Hugging Face's, onto one device or several."""
+"""Loading of checkpoints for evaluation, onto one device or several."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from remedy.owner import owned
 from remedy.settings import UserError
 
 TOKENIZERS = ("tokenizer*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
-WEIGHTS = 0.75  # of a device's free memory for spread weights: states and logits need the rest
+WEIGHTS = 0.75  # share of a device's free memory for weights; caches and logits need the rest
 
 
 def spread(model: CausalLM, room: Mapping[int | str, int] | None = None, folder: str | None = None) -> CausalLM:
-    """Lay a model's layers evenly on all GPUs, and the rest in main memory, fetched when needed.
+    """Spread a model's layers over all GPUs, and the rest over main memory.
 
-    `room`: bytes for weights by device number and for `cpu`, by default all; what exceeds it goes to `folder`.
+    `room`: bytes by device number and `cpu`, by default all; the rest goes to `folder`.
     """
     from accelerate import dispatch_model, infer_auto_device_map
     from accelerate.utils import get_balanced_memory, get_max_memory
 
     module: Any = model
     if room is None:
-        room = {place: int(WEIGHTS * free) for place, free in get_max_memory().items()} | {"cpu": sys.maxsize}
+        room = {device: int(WEIGHTS * free) for device, free in get_max_memory().items()} | {"cpu": sys.maxsize}
     unsplit = list(module._no_split_modules or ())
     limits = get_balanced_memory(module, dict(room), no_split_module_classes=unsplit)
-    places = infer_auto_device_map(module, limits, no_split_module_classes=unsplit)
-    placed: CausalLM = dispatch_model(module, places, offload_dir=folder)
-    return placed
+    device_map = infer_auto_device_map(module, limits, no_split_module_classes=unsplit)
+    dispatched: CausalLM = dispatch_model(module, device_map, offload_dir=folder)
+    return dispatched
 
 
 def input_device(model: CausalLM) -> torch.device:
-    """Return the device of a model's inputs: that of its embeddings, or where these are fetched to."""
+    """Return the device of a model's inputs, also if weights are fetched when needed."""
     table = model.get_input_embeddings()
     device: torch.device = table.weight.device
     if device.type != "meta":
@@ -67,7 +67,7 @@ def input_device(model: CausalLM) -> torch.device:
 
 
 def weights_of(model: CausalLM) -> Mapping[str, Tensor]:
-    """Return all saved weights and buffers by name, fetching those that lie elsewhere."""
+    """Return all saved weights and buffers by name, fetching those on other devices."""
     weights = model.state_dict()
     if not any(tensor.is_meta for tensor in weights.values()):
         return weights
@@ -90,60 +90,57 @@ def load_checkpoint(
     load_in_4bit: bool | None = None,
     device_map: str | None = None,
 ) -> tuple[CausalLM, TraceTokenizer]:
-    """Load a model in evaluation mode and its tokenizer, by default on a GPU if there is one.
+    """Load a model in evaluation mode, and its tokenizer.
 
-    `precision`: by default float32 on a CPU, else as saved. `load_in_4bit`: use NF4, also below adapters; by default as these were
-    trained. `device_map`: `auto` spreads the model over all GPUs.
+    `device`: by default a GPU if present. `precision`: by default float32 on a CPU, else as saved. `load_in_4bit`: NF4, also below
+    adapters; by default as these were trained. `device_map`: `auto` spreads the model over all GPUs.
 
     Raises:
-        UserError: the checkpoint cannot be read, has changed since its training ended, or cannot be placed so.
+        UserError: the checkpoint cannot be read or placed so, or has changed since its training ended.
     """
     if device_map is not None and not torch.cuda.is_available():
         raise UserError(f"device_map {device_map} does nothing without a GPU: remove it")
     folder = Path(path)
     check_model(folder)
     if (folder / ADAPTER_FILE).exists():
-        if not (folder / tokenizers.FILE).exists():
-            raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
         tokenizer = tokenizers.load(folder)
         four_bit = trained_in_4bit(folder) if load_in_4bit is None else load_in_4bit
         dtype = _dtype(device, precision)
-        adapted = load_adapted(folder, tokenizer, dtype, _where(dtype, device, device_map, four_bit))
-        return _placed(adapted, device, device_map).eval(), tokenizer
+        adapted = load_adapted(folder, tokenizer, dtype, _device_options(dtype, device, device_map, four_bit))
+        return _on_device(adapted, device, device_map).eval(), tokenizer
     config, tokenizer = _read(path)
     if load_in_4bit and isinstance(config, DecoderConfig):
         raise UserError(f"load_in_4bit: {path} is a decoder of this project's own, which is read as it is: remove it")
     options: dict[str, Any] = {"dtype": _dtype(device, precision)}
-    if load_in_4bit or tokenizer.vocab_size <= (
-        getattr(config, "vocab_size", None) or 0
-    ):  # rows that are drawn are the same on all devices
-        options |= _where(options["dtype"], device, device_map, bool(load_in_4bit))
+    # New rows are drawn on the CPU, to be the same on all devices.
+    if load_in_4bit or tokenizer.vocab_size <= (getattr(config, "vocab_size", None) or 0):
+        options |= _device_options(options["dtype"], device, device_map, bool(load_in_4bit))
     model: Any = read_model(path, f"checkpoint {path}: weights cannot be read", **options)
     fit_tokenizer(model, tokenizer)
-    model = _placed(model, device, device_map).eval()
+    model = _on_device(model, device, device_map).eval()
     if isinstance(model, decoder.DecoderForCausalLM) and model.device.type == "cuda":
         find_kernels(model.mixers(), model.device, model.dtype)
         log.info("mixers: %s", describe_kernels(model.mixers(), model.device, model.dtype))
     return model, tokenizer
 
 
-def _where(dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool) -> dict[str, Any]:
-    """Return the loader's options for the device."""
+def _device_options(
+    dtype: torch.dtype | str, device: str | None, device_map: str | None, four_bit: bool
+) -> dict[str, Any]:
     if four_bit:
         return four_bit_options(dtype, device_map or _device(device))
-    # To a GPU at once: processes that load side by side would fill main memory.
+    # Loaded straight to a GPU: parallel processes would fill main memory.
     return {"device_map": {"": _device(device)}} if device_map is None and _device(device) != "cpu" else {}
 
 
-def _placed(model: Any, device: str | None, device_map: str | None) -> Any:
-    """Place the model on its device or devices; one in 4 bits was loaded there."""
+def _on_device(model: Any, device: str | None, device_map: str | None) -> Any:
     if is_in_4bit(model):
         return model
     return spread(model) if device_map is not None else model.to(_device(device))
 
 
 def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
-    """Load the tokenizer, and the model without the weights, which a server holds.
+    """Load the tokenizer, and the model without weights, for use with a server.
 
     Raises:
         UserError: the checkpoint cannot be read, or holds adapters.
@@ -160,17 +157,14 @@ def load_outline(path: str) -> tuple[CausalLM, TraceTokenizer]:
 
 
 def _read(path: str) -> tuple[PretrainedConfig, TraceTokenizer]:
-    """Read the configuration and the tokenizer beside a model's weights."""
     folder = Path(path)
     refuse_vast(path)
     config: PretrainedConfig = read(
         f"checkpoint {path}: not a model folder or a reachable model",
         lambda: AutoConfig.from_pretrained(path, trust_remote_code=False),
     )
-    if (folder / tokenizers.FILE).exists():
+    if isinstance(config, DecoderConfig) or (folder / tokenizers.FILE).exists():
         tokenizer = tokenizers.load(folder)
-    elif isinstance(config, DecoderConfig):
-        raise UserError(f"checkpoint {path}: {tokenizers.FILE} is missing; is this a finished run's folder?")
     elif folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in TOKENIZERS):
         raise UserError(
             f"checkpoint {path}: there is no tokenizer beside the model: copy its files (tokenizer.json, tokenizer_config.json) "
@@ -203,7 +197,7 @@ def merge(path: str, out: Path) -> list[str]:
         with writing(out):
             load_adapted(folder, tokenizer).save_pretrained(out)
             tokenizer.save(out)
-        if stored.exists():  # the data that evaluations start from
+        if stored.exists():  # evaluations read the data's settings from it
             replace_file(out / CONFIG_FILE, lambda partial: partial.write_bytes(stored.read_bytes()))
             write_card(out)
         seal_model(out)
@@ -222,12 +216,12 @@ def merge(path: str, out: Path) -> list[str]:
 
 
 def _device(device: str | None) -> str:
-    # With its number: threads of a loader would take the first.
+    # With its index: a loader's threads would use device 0.
     return device or (f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu")
 
 
 def _dtype(device: str | None, precision: str | None) -> torch.dtype | str:
     if precision is not None:
         return PRECISIONS[precision]
-    # On a CPU half precision is no faster in steps of one token, and writes other tokens.
+    # On a CPU half precision is no faster for single tokens, and predicts other tokens.
     return torch.float32 if _device(device) == "cpu" else "auto"

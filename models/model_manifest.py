@@ -1,4 +1,4 @@
-"""The seal of a finished model's folder: a digest of every file, checked before loading."""
+"""The seal of a finished model's folder: digests of its files, checked before loading."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from remedy.settings import UserError
 
 SEAL = "complete.json"
 CONFIG_FILE = "config.yaml"
-"""The configuration that made the weights beside it; in a seal with them."""
+"""Configuration of the run that made the weights beside it."""
 TRAINING = "training.json"
 ADAPTER_FILE = "adapter_config.json"
-"""PEFT's, beside adapters."""
+"""PEFT's settings of adapters."""
 _CURE = "train again with --resume, which writes it from the last checkpoint, or put the file back from a copy"
 _WEIGHTS = re.compile(r"(adapter_)?model(-\d{5}-of-\d{5})?\.safetensors")
 _BESIDE = {CONFIG_FILE, TRAINING, ADAPTER_FILE, "config.json", "generation_config.json", "model.safetensors.index.json"}
@@ -37,9 +37,9 @@ class Computed(TypedDict):
     """Kernels and forms that computed a training."""
 
     mixers: dict[str, str]
-    """Of a decoder of ours, by mixer, each operation's kernel, or why PyTorch; empty of other models."""
+    """Kernel of each operation by mixer, or why it is PyTorch's; empty for pretrained models."""
     all_logits: str | None
-    """Why the logits of all tokens were held at once; null where those of supervised tokens were, in chunks."""
+    """Why the logits of all tokens were computed at once; null if only those of supervised tokens were, in chunks."""
 
 
 class Training(TypedDict):
@@ -56,21 +56,21 @@ class Training(TypedDict):
     learning_rate: float
     """The peak of the schedule."""
     seed: int
-    """Of the initial weights."""
+    """Seed of the initial weights."""
     data_seed: int
-    """Of the examples' choice and order."""
+    """Seed of the examples' choice and order."""
     kept_step: int
-    """The step whose model was kept: the last, or the best by validation."""
+    """Step of the kept model: the last, or the best by validation."""
     supervised: NotRequired[list[str]]
-    """Roles that a loss was of; not there of a pretrained model whose vocabulary had the trace tokens, since it may know others."""
+    """Roles with a loss; absent for a pretrained model whose vocabulary had the trace tokens, since it may know others."""
     stopped_early: bool
-    """Whether validation ended it before its last step."""
+    """Whether validation ended the training early."""
     validation: dict[str, float] | None
-    """Figures of the model that was kept, as `loss` and `exact_match`; null without validation."""
+    """Metrics of the kept model, as `loss` and `exact_match`; null without validation."""
     curve: list[tuple[float, float, float]]
-    """Of every validation, its step, loss and exact match."""
+    """Step, loss and exact match of every validation."""
     computed: Computed | None
-    """How; null where nothing was trained."""
+    """What computed the training; null if nothing was trained."""
 
 
 def read_training(folder: Path) -> Training | None:
@@ -83,13 +83,12 @@ def read_training(folder: Path) -> Training | None:
     return cast("Training", read_json(path, _CURE)) if path.exists() else None
 
 
-def listed(folder: Path, paths: Iterable[Path], digest: Digest) -> dict[str, list[Any]]:
-    """List files of a folder with size and digest."""
+def file_entries(folder: Path, paths: Iterable[Path], digest: Digest) -> dict[str, list[Any]]:
     return {path.relative_to(folder).as_posix(): [path.stat().st_size, digest(path)] for path in sorted(paths)}
 
 
 def first_problem(folder: Path, files: Mapping[str, list[Any]], digest: Digest) -> str | None:
-    """Describe what is wrong with the first changed file, or return None."""
+    """Describe the first file that is missing or changed, or return None."""
     for name, (size, value) in files.items():
         path = folder / name
         try:
@@ -103,33 +102,33 @@ def first_problem(folder: Path, files: Mapping[str, list[Any]], digest: Digest) 
 
 
 def tokenizer_files(names: Iterable[str]) -> set[str]:
-    """Select the names that are a tokenizer's files."""
+    """Select the names of a tokenizer's files."""
     present = {*names}
     is_slow = "tokenizer_config.json" in present and "tokenizer.json" not in present
     return present & _FAST | {*filter(_SLOW.fullmatch, present if is_slow else ())}
 
 
 def model_files(names: Iterable[str]) -> set[str]:
-    """Select the names that this project, Transformers or PEFT gives a model's files."""
+    """Select the names of a model's files, as this project, Transformers and PEFT write them."""
     present = {*names}
     return {*filter(_WEIGHTS.fullmatch, present)} | present & _BESIDE | tokenizer_files(present)
 
 
 def seal_model(folder: Path) -> None:
-    """List the files that will be loaded from a folder, with sizes and digests. Call it last.
+    """Write sizes and digests of the files that will be loaded; call it last.
 
     Raises:
         OSError: the seal cannot be written.
     """
     names = model_files(path.name for path in folder.iterdir() if path.is_file())
-    write_json(folder / SEAL, {"files": listed(folder, (folder / name for name in names), file_digest)})
+    write_json(folder / SEAL, {"files": file_entries(folder, (folder / name for name in names), file_digest)})
 
 
 def check_model(folder: Path) -> list[str]:
-    """Compare a folder with its seal to the last byte, and return the sealed names; none for others' folders.
+    """Compare a folder with its seal and return the sealed names; none for others' folders.
 
     Raises:
-        UserError: a file is missing or changed, or no model's; or the folder is a checkpoint or an unfinished run.
+        UserError: a file is missing, changed or not a model's; or the folder is a checkpoint or an unfinished run.
     """
     if not (folder / SEAL).exists():
         if (folder / CONFIG_FILE).exists():
@@ -161,9 +160,9 @@ def weights_are_gone(folder: Path) -> bool:
 
 
 def recorded_weights(folder: Path) -> str:
-    """Return a digest of a sealed model's weights, as its seal records them.
+    """Return a digest of a model's weights, as recorded in its seal.
 
-    Empty without a seal, and for adapters, whose model is elsewhere.
+    Empty without a seal, and for adapters.
     """
     weights = _sealed_weights(folder)
     if not weights or any(name.startswith("adapter") for name in weights):
@@ -174,13 +173,12 @@ def recorded_weights(folder: Path) -> str:
 def _sealed_weights(folder: Path) -> dict[str, Any]:
     try:
         files = dict(read_json(folder / SEAL, _CURE)["files"])
-    except (DamagedFile, LookupError, TypeError, ValueError):  # which `check_model` names
+    except (DamagedFile, LookupError, TypeError, ValueError):  # reported by `check_model`
         return {}
-    return {name: about for name, about in files.items() if name.endswith(".safetensors")}
+    return {name: entry for name, entry in files.items() if name.endswith(".safetensors")}
 
 
 def file_digest(path: Path) -> str:
-    """Return a file's SHA-256."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

@@ -1,10 +1,10 @@
-"""Places of a batch's tokens: checks of padding and positions, packed examples laid apart, and randomised positions.
+"""Positions of a batch's tokens: checks, packed examples, and randomised positions.
 
-Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", ACL 2023: a row of n tokens gets an
-ordered random subset of n positions of a far longer range. Their tests draw a subset of the test's length, which a model that writes
-token by token must not know. So here a row takes the first n of a subset of m, with m log-uniform from n to `capacity`: m = n is the
-paper's draw, m = `capacity` the even distances of evaluation. (A 2-layer Transformer trained on swaps, every state revealed, was
-right on 15 % of texts of its trained length with m = n alone, one seed, and on 97 % with this.)
+Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", ACL 2023: a row of n tokens gets an ordered
+random subset of n positions of a far longer range. A model that writes token by token must not know n. So here a row takes the first n
+of a subset of m, with m log-uniform from n to `capacity`: m = n is the paper's draw, m = `capacity` the even spacing of evaluation. (A
+2-layer Transformer trained on swaps, every state revealed, was right on 15 % of texts of its trained length with m = n alone, one seed,
+and on 97 % with this.)
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _GOLDEN, _M1, _M2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF584
 
 
 def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | None = None) -> Tensor:
-    """Draw positions (B, T) for rows of tokens: the first of an ordered random subset of 0..length-1 each.
+    """Draw increasing positions (B, T) from 0..length-1.
 
-    The row's tokens decide, so the draw is the same in any process, batch and recomputation. Padding (`mask` 0) is placed past the
-    range.
+    A row's tokens determine its draw, in every process and batch. Padding (`mask` 0) gets position `length`.
 
     Raises:
-        UserError: the rows are longer than the range.
+        UserError: rows are longer than the range.
     """
     width = tokens.shape[1]
     if width > length:
         raise UserError(f"rows of {width} tokens, but model.position_range is {length}: raise it, or shorten rows")
     real = torch.ones_like(tokens) if mask is None else mask.to(tokens.dtype)
-    places = torch.arange(1, width + 1, device=tokens.device) * _GOLDEN
-    keys = _mix((real * _mix(tokens + places)).sum(1, keepdim=True))
+    offsets = torch.arange(1, width + 1, device=tokens.device) * _GOLDEN
+    keys = _mix((real * _mix(tokens + offsets)).sum(1, keepdim=True))
     lengths = real.sum(1, keepdim=True)
     share = _shift(_mix(keys), 11).double() / (1 << 53)
-    drawn = (lengths * (capacity / lengths.double()).clamp(min=1.0) ** share).long()  # (B, 1), from own to capacity
+    # (B, 1), from the row's length to capacity.
+    drawn = (lengths * (capacity / lengths.double()).clamp(min=1.0) ** share).long()
     scores = _mix(keys + torch.arange(1, length + 1, device=tokens.device) * _GOLDEN)
     order = scores.argsort(1)
     chosen = torch.where(torch.arange(length, device=tokens.device) < drawn, order, length).sort(1).values[:, :width]
@@ -51,7 +51,7 @@ def drawn_positions(tokens: Tensor, length: int, capacity: int, mask: Tensor | N
 
 
 def _mix(z: Tensor) -> Tensor:
-    """Apply SplitMix64's finaliser, as `remedy/rng.py`, to signed 64-bit integers."""
+    """Apply SplitMix64's finaliser, as in `remedy/rng.py`, to signed 64-bit integers."""
     z = (z ^ _shift(z, 30)) * _M1
     z = (z ^ _shift(z, 27)) * _M2
     return z ^ _shift(z, 31)
@@ -61,29 +61,29 @@ def _shift(z: Tensor, by: int) -> Tensor:
     return (z >> by) & ((1 << (64 - by)) - 1)
 
 
-def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache: MixerCache | None) -> None:
-    """Check padding and positions beside tokens `x` (B, T, ...) against what a decoder does.
+def check_positions(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache: MixerCache | None) -> None:
+    """Refuse unsupported masks and positions for tokens `x` (B, T, ...).
 
-    `mask` (B, P + T) includes the cache's P places. Padding must follow a row's tokens or, with a cache of joined rows, precede them.
+    `mask` (B, P + T) includes the cache's P tokens. Padding must follow a row's tokens or, with a cache of joined rows, precede them.
 
     Raises:
-        ValueError: the mask or the positions differ.
+        ValueError: the mask or the positions are others.
     """
-    if is_tracing(x):  # there are no values to look at
+    if is_tracing(x):  # tracing has no values
         return
     seen = 0 if cache is None else cache.seen
     if mask is not None:
-        wanted = (x.shape[0], seen + x.shape[1])
-        if tuple(mask.shape) != wanted:
+        expected = (x.shape[0], seen + x.shape[1])
+        if tuple(mask.shape) != expected:
             raise ValueError(
-                f"attention_mask: its shape is {tuple(mask.shape)}, but it must be {wanted}: rows, and places read before or now"
+                f"attention_mask: its shape is {tuple(mask.shape)}, but it must be {expected}: rows, and places read before or now"
             )
         real = mask.ne(0)
         if cache is None:
             right = real[:, 0] & (real[:, 1:] <= real[:, :-1]).all(1)
         else:
             padding = 0 if cache.padding is None else cache.padding.to(mask.device)[:, None]
-            right = (real == (torch.arange(wanted[1], device=mask.device) >= padding)).all(1)
+            right = (real == (torch.arange(expected[1], device=mask.device) >= padding)).all(1)
         if not right.all():
             raise ValueError(
                 f"attention_mask: row {int(right.int().argmin())} has padding before, between or, where more is to be written, behind "
@@ -91,50 +91,50 @@ def check_places(mask: Tensor | None, positions: Tensor | None, x: Tensor, cache
             )
     if positions is None or cache is None or not seen:
         return
-    if not (positions == cache.places(x.shape[1], positions.device)).all():
+    if not (positions == cache.positions(x.shape[1], positions.device)).all():
         raise ValueError("position_ids: beside past_key_values they must go on from what was read")
 
 
 def has_borders(positions: Tensor) -> bool:
-    """Say if rows hold several examples, by each token's place in its own (B, T).
+    """Say if rows hold several examples, by positions (B, T) in each.
 
     Raises:
-        ValueError: places do not begin with 0 and count up from every 0.
+        ValueError: positions do not count up from 0 in each example.
     """
-    again = positions[:, 1:] == 0
-    counted = again | (positions[:, 1:] == positions[:, :-1] + 1)
-    if not (positions[:, 0] == 0).all() or not counted.all():
+    restarts = positions[:, 1:] == 0
+    consecutive = restarts | (positions[:, 1:] == positions[:, :-1] + 1)
+    if not (positions[:, 0] == 0).all() or not consecutive.all():
         raise ValueError(
             "position_ids: they must be 0 at the first token of an example and count up from there: a decoder of this project knows no "
             "other positions"
         )
-    return bool(again.any())
+    return bool(restarts.any())
 
 
-# The shortest example of a group over its longest: less pads more, more makes more groups, computed one after another.
-ALIKE = 2 / 3
+# Least ratio of lengths in a group: lower pads more, higher makes more groups, which are computed in turn.
+LEAST_RATIO = 2 / 3
 
 
 class Group(NamedTuple):
-    """Examples of similar lengths laid apart: (N, L), one in each row, zeros behind its end."""
+    """Examples of similar lengths, one per row, padded with zeros to (N, L)."""
 
     real: Tensor
-    """Which places are tokens, (N, L)."""
+    """Mask of tokens, (N, L)."""
     slots: Tensor
-    """Where these are, of N L places."""
+    """Indices of these tokens in N L."""
     tokens: Tensor
-    """Where they are in the packed rows, of B T places."""
+    """Indices of these tokens in the packed rows' B T."""
 
-    def apart(self, flat: Tensor) -> Tensor:
-        """Take the group's part of all tokens (B T, ...), as (N, L, ...)."""
-        laid = flat.new_zeros(self.real.numel(), *flat.shape[1:])
-        return cast(Tensor, laid.index_copy(0, self.slots, flat[self.tokens]).unflatten(0, self.real.shape))
+    def split(self, flat: Tensor) -> Tensor:
+        """Select the group's tokens from all (B T, ...), as (N, L, ...)."""
+        padded = flat.new_zeros(self.real.numel(), *flat.shape[1:])
+        return cast(Tensor, padded.index_copy(0, self.slots, flat[self.tokens]).unflatten(0, self.real.shape))
 
 
 class Packing:
-    """The examples of packed rows (B, T), from each token's place in its own.
+    """The examples of packed rows, by positions (B, T) in each.
 
-    What mixes tokens sees examples apart, grouped by similar length: neither it nor a kernel needs to know of borders.
+    Mixers see examples separately, grouped by length.
     """
 
     def __init__(self, position_ids: Tensor) -> None:
@@ -144,49 +144,43 @@ class Packing:
         lengths = torch.diff(starts, append=starts.new_tensor([position_ids.numel()]))
         order = lengths.argsort(descending=True, stable=True)
         self.groups: list[Group] = []
-        for first, stop in _alike(lengths[order].tolist()):
+        for first, stop in _similar_lengths(lengths[order].tolist()):
             chosen = order[first:stop]
             steps = torch.arange(int(lengths[chosen[0]]), device=device)
             real = steps < lengths[chosen, None]
             self.groups.append(Group(real, real.flatten().nonzero().squeeze(1), (starts[chosen, None] + steps)[real]))
         self.back = torch.cat([group.tokens for group in self.groups]).argsort()
 
-    def apart(self, x: Tensor) -> list[Tensor]:
-        """Lay packed rows (B, T, ...) apart as groups of examples, each (N, L, ...)."""
+    def split(self, x: Tensor) -> list[Tensor]:
+        """Split packed rows (B, T, ...) into groups of examples, each (N, L, ...)."""
         flat = x.flatten(0, 1)
-        return [group.apart(flat) for group in self.groups]
+        return [group.split(flat) for group in self.groups]
 
-    def together(self, groups: Sequence[Tensor]) -> Tensor:
-        """Invert `apart`; what is behind an example's end is dropped."""
+    def join(self, groups: Sequence[Tensor]) -> Tensor:
+        """Invert `apart`, without the padding."""
         flat = torch.cat([y.flatten(0, 1)[group.slots] for y, group in zip(groups, self.groups, strict=True)])
         return cast(Tensor, flat[self.back].unflatten(0, self.shape))
 
-    def real(self) -> list[Tensor]:
-        """Return each group's mask of tokens, (N, L)."""
-        return [group.real for group in self.groups]
 
-
-def _alike(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield where groups begin and end, given falling lengths."""
+def _similar_lengths(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
     first = 0
     for number, length in enumerate(lengths):
-        if length < ALIKE * lengths[first]:
+        if length < LEAST_RATIO * lengths[first]:
             yield first, number
             first = number
     yield first, len(lengths)
 
 
 def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
-    """Try on two small examples if a Transformers model in evaluation mode keeps those of a row apart.
+    """Test if a Transformers model in evaluation mode keeps a row's examples independent.
 
-    Most architectures mask attention where `position_ids` restart (`masking_utils.find_packed_sequence_indices`); nothing in a model
-    tells.
+    Most mask attention where `position_ids` restart (`masking_utils.find_packed_sequence_indices`).
 
     Raises:
-        UserError: one example changes what is read of the next.
+        UserError: one example changes the logits of the next.
     """
-    inside: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, and have no or another configuration
-    size = inside.config.get_text_config().vocab_size  # adapters may stand in for the table of embeddings
+    inner: Any = getattr(model, "module", model)  # DDP and DeepSpeed wrap it, without its configuration
+    size = inner.config.get_text_config().vocab_size  # the embeddings may be wrapped by adapters
     first, second = torch.arange(3, 15, device=device) % size, torch.arange(20, 32, device=device) % size
     positions = torch.arange(12, device=device).repeat(1, 2)
     rows = (
@@ -197,21 +191,22 @@ def try_packing(model: CausalLM, pack: int, device: torch.device) -> None:
     try:
         with torch.no_grad():
             alone, *after = (
-                model(ids[None], position_ids=places, use_cache=False).logits[0, -12:].float() for ids, places in rows
+                model(ids[None], position_ids=row_positions, use_cache=False).logits[0, -12:].float()
+                for ids, row_positions in rows
             )
     except TypeError:
-        raise _refusal(inside, pack, "takes no positions, by which Transformers tells examples apart") from None
+        raise _refusal(inner, pack, "takes no positions, by which Transformers tells examples apart") from None
     length = alone.norm(dim=-1)
-    by_neighbour, from_alone = ((x - after[0]).norm(dim=-1).div(length).max() for x in (after[1], alone))
-    if not (by_neighbour < MOVED and from_alone < FROM_ALONE):
-        raise _refusal(inside, pack, "does not hold the examples of a row apart (tried on two)")
+    moved, from_alone = ((x - after[0]).norm(dim=-1).div(length).max() for x in (after[1], alone))
+    if not (moved < NEIGHBOUR_LIMIT and from_alone < ALONE_LIMIT):
+        raise _refusal(inner, pack, "does not hold the examples of a row apart (tried on two)")
 
 
 def _refusal(model: Any, pack: int, why: str) -> UserError:
     return UserError(f"train.pack {pack}: Transformers' {model.config.model_type} {why}: set train.pack to 1")
 
 
-# How far another first example may move the second's logits, relative to their norm: an unseen one moves only rounding.
-MOVED = 0.01
-# How far these may be from the second's alone, where other shapes round differently in half precision.
-FROM_ALONE = 0.2
+# Greatest change of the second example's logits by another first one, relative to their norm: only rounding.
+NEIGHBOUR_LIMIT = 0.01
+# Greatest distance from the second example alone, where other shapes round differently in half precision.
+ALONE_LIMIT = 0.2

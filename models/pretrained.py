@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NO_CHOICE = {"_from_model_config", "use_cache", "output_attentions", "output_hidden_states"}
-"""Entries of a generation configuration that choose no token."""
+"""Entries of a generation configuration that do not affect which tokens are generated."""
 FUSED_OUTPUT = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"})
-"""Architectures whose kernels read the weight of `out_proj` past an adapter, so that PEFT refuses one (peft.tuners.tuners_utils)."""
+"""Architectures whose kernels bypass an adapter of `out_proj`, so that PEFT refuses one (peft.tuners.tuners_utils)."""
 
 
 def build_pretrained(
     config: PretrainedSettings, tokenizer: TraceTokenizer, dtype: torch.dtype, sharded: bool
 ) -> CausalLM:
-    """Load the model to train. `sharded`: its weights are divided over processes (ZeRO-3).
+    """Load the model to train. `sharded`: ZeRO-3 divides its weights over processes.
 
-    With LoRA the frozen weights are in `dtype` and the adapters in float32; else all are in float32.
+    With LoRA, frozen weights are in `dtype` and adapters in float32; otherwise all weights are in float32.
 
     Raises:
         UserError: the model cannot be loaded, or the settings do not work here.
     """
-    if config.load_in_4bit and sharded:  # Transformers loads none
+    if config.load_in_4bit and sharded:  # a limit of Transformers
         raise UserError(
             "model.load_in_4bit: ZeRO-3 cannot divide weights in 4 bits over processes: set train.deepspeed.stage to 2, or "
             "train.deepspeed to null"
@@ -68,17 +68,17 @@ def build_pretrained(
         raise UserError(
             f"model.name_or_path: {config.name_or_path} was trained with another tokenizer than this run's `tokenizer` section"
         )
-    left_out = ", ".join(fit_tokenizer(model, tokenizer))
-    if left_out and this_process().is_main:
-        log.info("%s: its generation settings are left out, for traces are greedy: %s", config.name_or_path, left_out)
+    dropped = ", ".join(fit_tokenizer(model, tokenizer))
+    if dropped and this_process().is_main:
+        log.info("%s: its generation settings are left out, for traces are greedy: %s", config.name_or_path, dropped)
     return add_adapters(model, config, tokenizer.new_ids, sharded) if config.lora else model
 
 
 def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str]:
-    """Give the model an embedding for every token, and its configurations the ids that begin, end and pad traces.
+    """Give the model an embedding per token, and the traces' special ids.
 
-    New embeddings are always the same, near the others' mean, since untrained ones are in no file. Returns the names of its generation
-    settings, which are dropped: a limit of tokens cuts traces, and Transformers refuses to save idle ones.
+    New embeddings are drawn from a fixed seed, since untrained ones are in no file. Returns the names of its generation settings, which
+    are dropped: a limit of tokens would cut traces, and Transformers refuses to save unused ones.
     """
     table: Any = model.get_input_embeddings()
     if tokenizer.vocab_size > table.num_embeddings:
@@ -89,14 +89,14 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: TraceTokenizer) -> list[str
     for settings in (model.config, model.config.get_text_config(decoder=True)):
         for name, token in ids.items():
             setattr(settings, name, token)
-    if (generation := model.generation_config) is None:  # not every model has a configuration for generation
+    if (generation := model.generation_config) is None:
         return []
     model.generation_config = type(generation)(**ids)
     return sorted(generation.to_diff_dict().keys() - model.generation_config.to_diff_dict().keys() - NO_CHOICE)
 
 
 def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: list[int], sharded: bool) -> CausalLM:
-    """Freeze all but LoRA adapters and, with new tokens, embeddings.
+    """Freeze all weights, and add LoRA adapters and, with new tokens, trainable embeddings.
 
     Raises:
         UserError: `target_modules` names no layer or one that PEFT refuses, or ZeRO-3 prevents training new rows.
@@ -132,7 +132,7 @@ def add_adapters(model: PreTrainedModel, config: PretrainedSettings, new_ids: li
         adapted = peft.get_peft_model(model, settings)
     except ValueError as error:
         raise UserError(f"model.lora: {' '.join(str(error).split())}") from None
-    # New rows are saved as such: PEFT would write the whole table beside them, for having grown.
+    # PEFT would save the whole resized table beside its new rows.
     adapted.save_pretrained = functools.partial(  # type: ignore[method-assign]
         adapted.save_pretrained, save_embedding_layers=False
     )
@@ -145,9 +145,9 @@ def load_adapted(
     dtype: torch.dtype | str = "auto",
     options: Mapping[str, Any] | None = None,
 ) -> PreTrainedModel:
-    """Load the base model of a LoRA run with its adapters merged. `options`: of Transformers' loader.
+    """Load the base model of a LoRA run with its adapters merged.
 
-    With `four_bit_options` the adapters stay beside the layers: merged, they would be rounded to 4 bits too.
+    `options`: of Transformers' loader. With `four_bit_options` adapters stay unmerged, in full precision.
 
     Raises:
         UserError: the base model or the adapters cannot be read.
@@ -156,20 +156,20 @@ def load_adapted(
 
     what = f"checkpoint {folder}: adapters cannot be read"
     refuse_pickles(folder, what)
-    if not (folder / "adapter_model.safetensors").is_file():  # in whose place PEFT would take a pickle
+    if not (folder / "adapter_model.safetensors").is_file():  # PEFT would unpickle another file
         raise UserError(f"{what} (adapter_model.safetensors is missing)")
     name = str(adapter_settings(folder).base_model_name_or_path)
     model = read_model(name, cannot_load("model", name, "its name"), **{"dtype": dtype, **(options or {})})
     fit_tokenizer(model, tokenizer)
     with no_larger_than_its_files(str(folder)):
         adapted = read(what, lambda: peft.PeftModel.from_pretrained(model, str(folder)))
-    return beside(adapted) if is_in_4bit(model) else read(what, adapted.merge_and_unload)
+    return unmerged(adapted) if is_in_4bit(model) else read(what, adapted.merge_and_unload)
 
 
-def beside(adapted: PeftModel) -> PreTrainedModel:
-    """Return the model below adapters, which stay beside its layers.
+def unmerged(adapted: PeftModel) -> PreTrainedModel:
+    """Return the model with unmerged adapters in its layers.
 
-    Trained rows and tables replace the model's own, in full precision whatever the layers have.
+    Trained rows and tables replace the model's own, in full precision.
     """
     from peft.utils.other import AuxiliaryTrainingWrapper
 
@@ -193,7 +193,7 @@ def adapter_settings(folder: Path) -> PeftConfig:
     refuse_vast(str(folder))
     what = f"checkpoint {folder}: {ADAPTER_FILE} cannot be read"
     settings: PeftConfig = read(what, lambda: peft.PeftConfig.from_pretrained(str(folder)))
-    # Ours name layers. A pattern may be a regular expression that never ends.
+    # Our runs name layers. A pattern may be a regular expression that takes forever.
     if (
         not isinstance(settings, peft.LoraConfig)
         or (settings.rank_pattern or settings.alpha_pattern)
@@ -204,7 +204,7 @@ def adapter_settings(folder: Path) -> PeftConfig:
 
 
 def trained_in_4bit(folder: Path) -> bool:
-    """Say if a run's stored settings trained its adapters on weights in 4 bits."""
+    """Say if a run trained its adapters on 4-bit weights."""
     stored = folder / "config.yaml"
     model = read_stored(stored).get("model") if stored.exists() else None
     return isinstance(model, dict) and model.get("load_in_4bit") is True
@@ -215,7 +215,6 @@ def is_in_4bit(model: CausalLM) -> bool:
 
 
 def _tables(model: PreTrainedModel) -> list[str]:
-    """Return the names of the embedding tables; the output's only if it is not the input's."""
     inner, outer = model.get_input_embeddings(), model.get_output_embeddings()
     tied = outer is None or outer.weight is inner.weight
     wanted = [inner] if tied else [inner, outer]
@@ -235,8 +234,8 @@ def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
     return list(lora.target_modules)
 
 
-def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
-    """Return the loader's options for NF4 with doubly quantised scales (Dettmers et al., "QLoRA", 2023).
+def four_bit_options(dtype: torch.dtype | str, device: str) -> dict[str, Any]:
+    """Return the loader's options for NF4 with doubly quantised scales (Dettmers et al., 2023).
 
     `place`: a device, or `auto` for all.
 
@@ -249,12 +248,15 @@ def four_bit_options(dtype: torch.dtype | str, place: str) -> dict[str, Any]:
         raise UserError(f"load_in_4bit: weights in 4 bits need bitsandbytes: {install('gpu')}") from None
     from transformers import BitsAndBytesConfig
 
-    computed = torch.bfloat16 if isinstance(dtype, str) else dtype
+    compute_dtype = torch.bfloat16 if isinstance(dtype, str) else dtype
     quantised = BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=computed
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=compute_dtype,
     )
     return {
         "quantization_config": quantised,
-        "device_map": place if place == "auto" else {"": place},
-        "dtype": computed,
+        "device_map": device if device == "auto" else {"": device},
+        "dtype": compute_dtype,
     }

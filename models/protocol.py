@@ -1,4 +1,4 @@
-"""Interface of a causal language model: our decoder, a pretrained model, or one with adapters."""
+"""Interface of a causal language model: our decoder, or a pretrained model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class CausalLMOutput(Protocol):
-    """Output of a call: logits (B, T, V) and, with labels, the mean loss; a state is in further fields."""
+    """Output of a call: logits (B, T, V) and, with labels, the mean loss."""
 
     @property
     def logits(self) -> Tensor: ...
@@ -19,18 +19,17 @@ class CausalLMOutput(Protocol):
 
 
 class CausalLM(Protocol):
-    """A Transformers causal language model, as far as it is used here."""
+    """A Transformers causal language model, as used here."""
 
     @property
-    def config(self) -> Any:
-        """Return Transformers' configuration: `model_type`, `hidden_size`, `num_hidden_layers` and others."""
+    def config(self) -> Any: ...
 
     def __call__(self, input_ids: Tensor, **kwargs: Any) -> CausalLMOutput:
-        """Compute from `input_ids` (B, T); other arguments as in Transformers, a state under its own name."""
+        """Compute from `input_ids` (B, T), with Transformers' other arguments."""
 
     @property
     def forward(self) -> Any:
-        """Return the method behind a call: its parameters show the state's name."""
+        """Return the method behind a call, whose signature names the cache's argument."""
 
     def get_input_embeddings(self) -> Any: ...
 

@@ -1,6 +1,6 @@
-"""Reading of sequences with any causal language model: whole, by one token a row, or by chunks of guesses.
+"""Reading of sequences with any causal language model, with a cache or in full.
 
-The cache's layers tell if it can be cut back or copied, else sequences are read whole; a measurement checks the parallel pass.
+A measurement compares both with a parallel pass.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ log = logging.getLogger(__name__)
 
 PROBE_LENGTHS = (37, 23, 23)
 PROBE = 12
-"""Last tokens of a random sequence, read by chunks and compared with the parallel pass."""
+"""Last tokens of a random sequence, read in chunks and compared with the parallel pass."""
 OVERHEAD = {"cpu": (12.0, 3e6), "cuda": (250.0, 2e10)}
-"""Tokens that are computed while weights are fetched, and, over the weights of a layer, while its modules are called.
+"""Fixed time of a call in tokens: for fetching weights, and, times layers over weights, for calling modules.
 
-One core: measured, from 60 for layers of 60,000 weights to 15 for SmolLM2-135M. A GPU does some 300 operations for every byte that it
-fetches (H100 in bf16: 989 TFLOPS, 3.35 TB/s), and a weight has two bytes and takes two operations a token.
+One core: measured, from 60 for layers of 60,000 weights to 15 for SmolLM2-135M. A GPU computes some 300 operations per byte fetched
+(H100 in bf16: 989 TFLOPS, 3.35 TB/s); a weight has two bytes and needs two operations per token.
 """
 LOGITS = 2**28
-"""Logits that one call may give: 1 GB in float32."""
-RUNS_NOT = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
-"""What a model's code raises where it cannot do what is asked of it."""
+"""Most logits of one call: 1 GB in float32."""
+MODEL_ERRORS = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
+"""Errors of a model's code where it does not support a call."""
 
 
 class Departure(NamedTuple):
     """Distance of step-by-step predictions from the model's parallel pass.
 
-    `logprob`: the greatest difference of a token's log-probability. `relative`: that of a prediction's logits, root mean square in
-    their standard deviations; the greatest of any single logit would mostly measure rounding.
+    `logprob`: greatest difference of a log-probability; `relative`: greatest root-mean-square difference of a prediction's logits, in
+    their standard deviations.
     """
 
     logprob: float = 0.0
     relative: float = 0.0
 
 
-class Measured(NamedTuple):
-    """A model's kind of cache, its departure from the parallel pass, and a row's cache if one is kept."""
+class Measurement(NamedTuple):
+    """A model's kind of cache, its departure from the parallel pass, and a row's cache."""
 
     kind: Kind
     departure: Departure = Departure()
@@ -60,7 +60,7 @@ class Measured(NamedTuple):
 class ModelReader:
     """Reader of a batch of sequences; a row's logits depend on that row alone.
 
-    The model is measured when first needed.
+    The model is measured at first use.
 
     Raises:
         UserError: from any method: the model is not causal, or cannot be run.
@@ -77,7 +77,7 @@ class ModelReader:
 
     @property
     def limit(self) -> int | None:
-        """Return the most tokens of a sequence that it can read, or None."""
+        """Return the length of the model's table of positions, or None."""
         return self.context.tokens if self.context is not None and self.context.hard else None
 
     @property
@@ -94,9 +94,9 @@ class ModelReader:
 
     @property
     def overhead(self) -> float:
-        """Estimate how many tokens could be read in the fixed time of a call.
+        """Estimate the fixed time of a call, in tokens.
 
-        Nothing is timed, so that evaluations make the same calls. Unlisted accelerators count as CUDA.
+        It is not measured, so that evaluations make the same calls.
         """
         fetched, called = OVERHEAD.get(self._device.type, OVERHEAD["cuda"])
         layers = getattr(self.model.config, "num_hidden_layers", None) or 1
@@ -104,7 +104,7 @@ class ModelReader:
 
     @property
     def footprint(self) -> Footprint:
-        """Return the memory of a row's cache; none where no cache is kept."""
+        """Return the memory of a row's cache; zero without one."""
         return self._measured.footprint
 
     def available(self) -> float:
@@ -113,11 +113,10 @@ class ModelReader:
         return float("inf") if cache is None else available_bytes(cache)
 
     def chunks(self) -> ChunkReader:
-        """Return a reader of several tokens at once."""
         return ChunkReader(self.cached, self.kind, self.limit)
 
     def report(self) -> dict[str, Any]:
-        """Report precision, cache, departure, footprint and context limit, to be kept beside results."""
+        """Return precision, cache, departure, footprint and context limit, for records."""
         return {
             "precision": str(self._dtype).removeprefix("torch."),
             "cache": str(self.kind),
@@ -128,28 +127,29 @@ class ModelReader:
 
     @torch.no_grad()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Start anew with prompts of any lengths; return logits (B, V) after each."""
+        """Start with new prompts of any lengths; return logits (B, V) after each."""
         self._sequences = [list(prompt) for prompt in prompts]
         self._chunks = self.chunks() if self.kind is not Kind.PLAIN else None
         if self._chunks is None:
             return self._ends(self._sequences)
-        return torch.cat([_begun(self._chunks, row, prompt) for row, prompt in enumerate(self._sequences)])
+        return torch.cat([_read_prompt(self._chunks, row, prompt) for row, prompt in enumerate(self._sequences)])
 
     @torch.no_grad()
     def step(self, tokens: Sequence[int | None]) -> Tensor:
-        """Read one more token of each row, None for a finished one; return logits (B, V), meaningless there."""
+        """Read one more token per row; return logits (B, V).
+
+        None stands for a finished row, whose logits are zero.
+        """
         reading = {row: token for row, token in enumerate(tokens) if token is not None}
         for row, token in reading.items():
             self._sequences[row].append(token)
         if not reading:
             return torch.zeros(len(tokens), self.vocabulary, device=self._device)
+        rows = list(reading)
         if self._chunks is None:
-            rows, logits = list(reading), self._ends([self._sequences[row] for row in reading])
+            logits = self._ends([self._sequences[row] for row in rows])
         else:
-            rows, chunk_logits = (
-                list(reading),
-                self._chunks.extend({row: Chunk([token], 0) for row, token in reading.items()}),
-            )
+            chunk_logits = self._chunks.extend({row: Chunk([token], 0) for row, token in reading.items()})
             self._chunks.keep(dict.fromkeys(rows, 1))
             logits = torch.cat([chunk_logits[row] for row in rows])
         all_logits = torch.zeros(len(tokens), logits.shape[-1], dtype=logits.dtype, device=logits.device)
@@ -158,37 +158,35 @@ class ModelReader:
 
     @torch.no_grad()
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-        """Yield each sequence's logits (T, V) after every token, from one pass; the prefilled state stays."""
+        """Yield each sequence's logits (T, V), from one pass; the prefilled state stays."""
         for batch in self._fitting(sequences):
             for row, sequence in zip(self._whole(batch), batch):
                 yield row[: len(sequence)]
 
     @property
     def _tolerance(self) -> float:
-        """Return the greatest departure that counts as rounding."""
         return float(torch.finfo(self._dtype).eps ** 0.5)
 
     @property
     def _dtype(self) -> torch.dtype:
-        """Return the precision of computation, which weights in 4 bits do not show."""
+        """Return the precision of computation, which 4-bit weights do not show."""
         dtype: torch.dtype = self.model.get_input_embeddings().weight.dtype
         return dtype
 
     @functools.cached_property
     @torch.no_grad()
-    def _measured(self) -> Measured:
-        """Measure on random tokens how this model is read, and its departure from the parallel pass."""
+    def _measured(self) -> Measurement:
         lengths = [min(length, self.limit or length) for length in PROBE_LENGTHS]
         generator = torch.Generator().manual_seed(0)
         sequences = [torch.randint(self.vocabulary, (n,), generator=generator).tolist() for n in lengths]
         title = f"{self.name} ({self.model.config.model_type})"
         try:
             expected = [next(self.parallel([sequence])) for sequence in sequences]
-        except RUNS_NOT as error:
+        except MODEL_ERRORS as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise UserError(f"{title} cannot be run by this version of Transformers: {reason}") from None
         plain_departure = _departure(
-            self._ends([sequence[:-1] for sequence in sequences])[:, None], [true[-2:-1] for true in expected]
+            self._ends([sequence[:-1] for sequence in sequences])[:, None], [logits[-2:-1] for logits in expected]
         )
         if plain_departure.relative > 10 * self._tolerance:
             raise UserError(
@@ -198,35 +196,31 @@ class ModelReader:
         kind = self.cached.kind()
         if kind is not None and min(lengths) > PROBE:
             try:
-                departure = _departure(self._in_chunks(kind, sequences), [true[-PROBE:] for true in expected])
-            except RUNS_NOT:
+                departure = _departure(self._in_chunks(kind, sequences), [logits[-PROBE:] for logits in expected])
+            except MODEL_ERRORS:
                 departure = Departure(float("inf"), float("inf"))
             if departure.relative <= self._tolerance:
-                caches = [self.cached.read(self._ids([sequence]), None)[1] for sequence in sequences[:2]]
+                caches = [self.cached.read(self.cached.padded([sequence]), None)[1] for sequence in sequences[:2]]
                 row = footprint((lengths[1], caches[1]), (lengths[0], caches[0]))
-                return Measured(kind, departure, row, caches[0])
+                return Measurement(kind, departure, row, caches[0])
         log.warning("%s: no cache of a known kind carries it on: every token takes a pass over all before it", title)
-        return Measured(Kind.PLAIN, plain_departure)
+        return Measurement(Kind.PLAIN, plain_departure)
 
     def _in_chunks(self, kind: Kind, sequences: Sequence[list[int]]) -> list[Tensor]:
-        """Read sequences of more than `PROBE` tokens with some wrong guesses; return each one's last logits (PROBE, V)."""
+        """Read sequences with some wrong guesses; return the last logits (PROBE, V) of each."""
         chunks, rows = ChunkReader(self.cached, kind, self.limit), range(len(sequences))
         for row in rows:
-            _begun(chunks, row, sequences[row][:-PROBE])
-        right = {row: PROBE // 2 - (row if kind is Kind.CROP else 0) for row in rows}
-        true = {row: sequences[row][-PROBE:][: right[row]] for row in rows}
-        first = chunks.extend({row: Chunk([*true[row], *2 * [true[row][0]]], right[row] + 1) for row in rows})
-        chunks.keep(right)
+            _read_prompt(chunks, row, sequences[row][:-PROBE])
+        correct = {row: PROBE // 2 - (row if kind is Kind.CROP else 0) for row in rows}
+        guessed = {row: sequences[row][-PROBE:][: correct[row]] for row in rows}
+        first = chunks.extend({row: Chunk([*guessed[row], *2 * [guessed[row][0]]], correct[row] + 1) for row in rows})
+        chunks.keep(correct)
         rest = {row: sequences[row][chunks.held(row) :] for row in rows}
-        last = chunks.extend({row: Chunk(rest[row], PROBE - right[row] - 1) for row in rows})
+        last = chunks.extend({row: Chunk(rest[row], PROBE - correct[row] - 1) for row in rows})
         chunks.keep({})
-        return [torch.cat([first[row][: right[row]], last[row]]) for row in rows]
-
-    def _ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        return torch.tensor([list(sequence) for sequence in sequences], device=self._device)
+        return [torch.cat([first[row][: correct[row]], last[row]]) for row in rows]
 
     def _fitting(self, sequences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-        """Yield the sequences in order, as many at a time as have room for their logits."""
         batch: list[Sequence[int]] = []
         for sequence in sequences:
             width = max(map(len, [*batch, sequence]))
@@ -238,32 +232,24 @@ class ModelReader:
             yield batch
 
     def _whole(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (B, T, V) of one pass; padding is on the right, unseen by tokens of a causal model."""
-        width = max(map(len, sequences))
-        # Padded with tokens of its own, for which no model looks into its configuration, nor warns.
-        return self.cached.parallel(
-            self._ids([[*sequence, *[sequence[-1]] * (width - len(sequence))] for sequence in sequences])
-        )
+        return self.cached.parallel(self.cached.padded(sequences))
 
     def _ends(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (B, V) after the last token of each."""
         ends = torch.tensor([len(sequence) - 1 for sequence in sequences], device=self._device)
         return self._whole(sequences)[torch.arange(len(sequences), device=self._device), ends]
 
 
-def _begun(chunks: ChunkReader, row: int, prompt: list[int]) -> Tensor:
-    """Read a row's prompt; return the logits (1, V) after it."""
+def _read_prompt(chunks: ChunkReader, row: int, prompt: list[int]) -> Tensor:
     logits = chunks.extend({row: Chunk(prompt, 0)})[row]
     chunks.keep({row: len(prompt)})
     return logits
 
 
-def _departure(found: Sequence[Tensor] | Tensor, true: Sequence[Tensor]) -> Departure:
-    """Return the distance of sequences' logits (T, V) from the true ones."""
+def _departure(actual: Sequence[Tensor] | Tensor, expected: Sequence[Tensor]) -> Departure:
     logprobs, relatives = [], []
-    for logits, expected in ((logits.float(), expected.float()) for logits, expected in zip(found, true)):
-        logprobs.append((logits.log_softmax(-1) - expected.log_softmax(-1)).abs().max())
-        # A shift of all logits changes no probability.
-        difference = (logits - expected) - (logits - expected).mean(-1, keepdim=True)
-        relatives.append((difference.square().mean(-1).sqrt() / expected.std(-1)).max())
+    for logits, target in ((logits.float(), target.float()) for logits, target in zip(actual, expected)):
+        logprobs.append((logits.log_softmax(-1) - target.log_softmax(-1)).abs().max())
+        # A shift of all logits does not change probabilities.
+        difference = (logits - target) - (logits - target).mean(-1, keepdim=True)
+        relatives.append((difference.square().mean(-1).sqrt() / target.std(-1)).max())
     return Departure(float(torch.stack(logprobs).max()), float(torch.stack(relatives).max()))

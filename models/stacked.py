@@ -1,12 +1,11 @@
-"""Members (seeds) of one decoder as a batch dimension: one model that trains them all, each as if alone.
+"""Several seeds (members) of one decoder as a batch dimension of one model.
 
-Small models are bound by the launches of a step, not by its arithmetic. Parameters are (M, ...), activations have M B rows, the first
-member's first. Modules with parameters multiply by members; all between them works row by row, unchanged. A mixer sees its own
-parameters by row, (M B, 1, ...).
+Small models take as long as launching their kernels. Parameters are (M, ...), activations have M B rows, the first member's first.
+Modules with parameters multiply by member; all else works on rows. A mixer sees its own parameters per row, (M B, 1, ...).
 
 Members differ from single models by rounding, which training amplifies: after 30 steps losses were within 1e-6 with attention, GRU,
-LSTM, Mamba, Mamba-2 and PaTH, 1e-4 with DeltaNet, 1e-3 with Gated DeltaNet and 0.05 with RWKV-7, as far as when initial weights
-change by one part in ten million. A NaN of one member stays its own.
+LSTM, Mamba, Mamba-2 and PaTH, 1e-4 with DeltaNet, 1e-3 with Gated DeltaNet and 0.05 with RWKV-7, as when initial weights change by one
+part in ten million. A NaN does not spread to other members.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.settings import UserError
 
 IGNORED = -100
-TOLERANCE = 1e-3  # of logits when `stack` tries them: far above rounding, far below another function
+TOLERANCE = 1e-3  # of logits: far above rounding, far below the difference of another function
 
 
 class _Linear(nn.Linear):
@@ -56,18 +55,18 @@ class _GroupNorm(nn.GroupNorm):
 
 class _ShortConvolution(ShortConvolution):
     def forward(self, x: Tensor, cache: MixerCache | None) -> Tensor:
-        weight = next(p for p in self.parameters() if p.ndim == 4).squeeze(2)  # (M, C, k), whichever module holds it
+        weight = next(p for p in self.parameters() if p.ndim == 4).squeeze(2)  # (M, C, k)
         bias = next(p for p in self.parameters() if p.ndim == 2)
         padded = F.pad(x, (0, 0, weight.shape[-1] - 1, 0)).unflatten(0, (len(weight), -1))
         y: Tensor = bias[:, None, None]
         for offset, by_channel in enumerate(weight.unbind(-1)):
             y = torch.addcmul(y, padded[:, :, offset : offset + x.shape[1]], by_channel[:, None, None])
-        y = y.flatten(0, 1).to(x.dtype)  # weights stay in float32 under autocast, and would make it so
+        y = y.flatten(0, 1).to(x.dtype)  # under autocast, float32 weights made it float32
         return F.silu(y) if self.activation == "silu" else y
 
 
 class _Steps(nn.RNNBase):
-    """A recurrence token by token from a zero state; PyTorch's have no form with weights by row."""
+    """A recurrence token by token from a zero state, with weights per member."""
 
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
@@ -75,24 +74,24 @@ class _Steps(nn.RNNBase):
     bias_hh_l0: Tensor
 
     def flatten_parameters(self) -> None:
-        """Do nothing: cuDNN's layout is of one member's weights."""
+        """Do nothing: cuDNN's layout is for one member's weights."""
 
-    def _given(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        """Compute the input's part of the gates, with a bias (M, gates): T of (M, B, gates)."""
+    def _input_gates(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        """Compute the input's part of the gates: T tensors (M, B, gates)."""
         members = len(bias)
-        given = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
-        return given.view(members, -1, x.shape[1], given.shape[-1]).unbind(2)
+        gates = torch.baddbmm(bias[:, None], x.reshape(members, -1, x.shape[-1]), self.weight_ih_l0.transpose(1, 2))
+        return gates.view(members, -1, x.shape[1], gates.shape[-1]).unbind(2)
 
-    def _start(self, given: Sequence[Tensor]) -> Tensor:
-        return given[0].new_zeros(*given[0].shape[:2], self.hidden_size)
+    def _start(self, input_gates: Sequence[Tensor]) -> Tensor:
+        return input_gates[0].new_zeros(*input_gates[0].shape[:2], self.hidden_size)
 
 
 class _GRU(_Steps, nn.GRU):
     def forward(self, x: Tensor, state: None = None) -> Any:  # type: ignore[override]
-        given = self._given(x, self.bias_ih_l0)
+        input_gates = self._input_gates(x, self.bias_ih_l0)
         weight, bias = self.weight_hh_l0.transpose(1, 2), self.bias_hh_l0[:, None]
-        h, outputs, sizes = self._start(given), [], [2 * self.hidden_size, self.hidden_size]
-        for gates in given:
+        h, outputs, sizes = self._start(input_gates), [], [2 * self.hidden_size, self.hidden_size]
+        for gates in input_gates:
             (of_input, new), (of_state, of_candidate) = (
                 gates.split(sizes, -1),
                 torch.baddbmm(bias, h, weight).split(sizes, -1),
@@ -105,11 +104,11 @@ class _GRU(_Steps, nn.GRU):
 
 class _LSTM(_Steps, nn.LSTM):
     def forward(self, x: Tensor, state: None = None) -> Any:  # type: ignore[override]
-        given = self._given(x, self.bias_ih_l0 + self.bias_hh_l0)
+        input_gates = self._input_gates(x, self.bias_ih_l0 + self.bias_hh_l0)
         weight, size = self.weight_hh_l0.transpose(1, 2), self.hidden_size
-        h = c = self._start(given)
+        h = c = self._start(input_gates)
         outputs = []
-        for gates in given:
+        for gates in input_gates:
             first, new, last = torch.baddbmm(gates, h, weight).split([2 * size, size, size], -1)
             i, f = torch.sigmoid(first).chunk(2, -1)
             c = torch.addcmul(f * c, i, torch.tanh(new))
@@ -127,23 +126,23 @@ KINDS: dict[type[nn.Module], type[nn.Module]] = {
     nn.LSTM: _LSTM,
     ShortConvolution: _ShortConvolution,
 }
-"""Modules with parameters, and what computes the same with parameters (M, ...)."""
+"""Modules with parameters, and those that compute the same with parameters (M, ...)."""
 
 
 def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
-    """Stack decoders of one configuration into one, with the same parameter names and shapes (M, ...).
+    """Stack decoders of one configuration into one, whose parameters are (M, ...).
 
-    It reads ids (M B, T), the first member's rows first, without cache and packing. The members are not changed.
+    It reads ids (M B, T), the first member's rows first, without cache and packing.
 
     Raises:
-        UserError: a module cannot be stacked; the message names it.
+        UserError: a module cannot be stacked.
     """
     stacked = copy.deepcopy(models[0])
     parameters = [dict(model.named_parameters()) for model in models]
     owner_prefix = ""
     for name, module in stacked.named_modules():
         if owner_prefix and name.startswith(owner_prefix):
-            continue  # its parameters belong to the one around it
+            continue  # the enclosing module uses its parameters
         owner_prefix = ""
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.p:
             raise UserError(f"{name}: drops out at random, and members would not draw what each draws alone")
@@ -152,8 +151,8 @@ def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
             module.__class__, owner_prefix = kind, f"{name}."
         elif isinstance(module, Mixer):
             if list(module.named_parameters(recurse=False)):
-                module.register_forward_pre_hook(_by_row)
-                module.register_forward_hook(_as_kept, always_call=True)
+                module.register_forward_pre_hook(_expand_by_row)
+                module.register_forward_hook(_restore, always_call=True)
         elif [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
             raise UserError(
                 f"{name}: a {type(module).__name__} cannot be stacked, since nothing says how its parameters are used"
@@ -162,7 +161,7 @@ def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
         owner, _, leaf = name.rpartition(".")
         together = torch.stack([tensors[name].detach() for tensors in parameters])
         setattr(stacked.get_submodule(owner), leaf, nn.Parameter(together, parameters[0][name].requires_grad))
-    _try(stacked, models)
+    _check_logits(stacked, models)
     return stacked
 
 
@@ -174,9 +173,9 @@ def losses(
     smoothing: float = 0.0,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Sum the losses of each member's supervised tokens, and count these, both by their weights; (M,) each.
+    """Sum each member's losses and count its tokens, both weighted; (M,) each.
 
-    Ids, labels, mask and weights are (M B, T).
+    Ids, labels, mask and weights are (M B, T). Only supervised tokens count.
     """
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
     targets = labels[:, 1:]
@@ -195,13 +194,12 @@ def losses(
 
 
 def members_of(model: DecoderForCausalLM) -> int:
-    """Count the members of a stacked model."""
     return int(model.norm.weight.shape[0])
 
 
 @torch.no_grad()
 def clip_by_member(parameters: Iterable[nn.Parameter], most: float) -> Tensor:
-    """Clip each member's gradient norm to `most`, as `clip_grad_norm_`, and return the norms before, (M,)."""
+    """Clip each member's gradient norm to `most`, and return the norms before, (M,)."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     norms: Tensor = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
     scales = (most / (norms + 1e-6)).clamp(max=1.0)
@@ -210,7 +208,7 @@ def clip_by_member(parameters: Iterable[nn.Parameter], most: float) -> Tensor:
 
 
 def _scaled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Scale x (M B, ..., C) by weights (M, C), and add biases."""
+    """Multiply x (M B, ..., C) by weights (M, C), and add biases."""
     by_member = x.unflatten(0, (len(weight), -1))
     shape = (len(weight), *[1] * (by_member.ndim - 2), -1)
     y = by_member * weight.view(shape)
@@ -218,21 +216,20 @@ def _scaled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return shifted.flatten(0, 1)
 
 
-def _by_row(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+def _expand_by_row(module: nn.Module, inputs: tuple[Any, ...]) -> None:
     """Show a module its own parameters as (M B, 1, ...) while it runs."""
     for name, parameter in module.named_parameters(recurse=False):
         rows = parameter[:, None].expand(-1, len(inputs[0]) // len(parameter), *parameter.shape[1:])
         module.__dict__[name] = rows.flatten(0, 1)[:, None]
 
 
-def _as_kept(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+def _restore(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
     for name, _ in module.named_parameters(recurse=False):
         module.__dict__.pop(name, None)
 
 
 @torch.no_grad()
-def _try(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> None:
-    """Compare logits with the members': a mixer whose parameters are not seen by row computes something else."""
+def _check_logits(stacked: DecoderForCausalLM, models: Sequence[DecoderForCausalLM]) -> None:
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(models[0].config.vocab_size, (len(models), 3, 5), generator=generator)
     ids = ids.to(models[0].device)

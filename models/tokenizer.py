@@ -1,4 +1,4 @@
-"""Spans to token ids with roles, and back to text, for every kind of tokenizer.
+"""Spans to token ids with roles, and back to text.
 
 Special tokens are placed by id: text that spells `<|frame_sep|>` cannot forge one.
 """
@@ -9,8 +9,7 @@ import hashlib
 import json
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,10 +29,10 @@ from remedy.models.tokenizer_backends import (
 )
 
 FILE = "trace_tokenizer.json"
-"""Where a tokenizer is stored in a checkpoint's folder."""
-TRIED = 100  # training examples whose text must come back from ids at once; that of others, when they are read
+"""File of a tokenizer in a checkpoint's folder."""
+CHECKED = 100  # training examples checked at build for text that does not come back; others are checked when read
 CACHED = 100_000  # pieces of text whose ids are cached
-LONGEST_CACHED = 200  # characters; longer pieces, such as whole programs, seldom come again
+LONGEST_CACHED = 200  # characters; longer pieces, such as whole programs, seldom recur
 
 
 class Encoded(NamedTuple):
@@ -47,16 +46,15 @@ class Encoded(NamedTuple):
 
 
 Ranges = tuple[tuple[int, int], ...]
-"""Stretches of a text that are a string value's: the first character of each, and the one after its last."""
+"""Parts of a text that belong to string values: first character, and the one after the last."""
 Piece = tuple[Role, "str | Special", int, "bool | Ranges"]
-"""A span, or several that were joined: role, text or special token, frame, and whether or where it is a string's text."""
+"""A span, or joined spans: role, text or special token, frame, and whether or where it is a string's text."""
 
 
 class TraceTokenizer:
-    """Spans to ids with roles, and ids back to text."""
+    """Mapping of spans to ids with roles, and of ids to text."""
 
     def __init__(self, settings: TokenizerSettings, backend: Backend, stored: dict[str, Any] | None = None) -> None:
-        """Wrap a backend. `stored`: the JSON it was read from, which is saved unchanged."""
         self.settings = settings
         self.backend = backend
         self._strings = getattr(settings, "string_tokenization", "subword")
@@ -87,7 +85,7 @@ class TraceTokenizer:
         return [*self.backend.new_ids, *fillers]
 
     def encode(self, spans: Iterable[Span]) -> Encoded:
-        """Return the ids of spans, with each id's role, frame and whether it lies in a string.
+        """Return the ids of spans, with their roles, frames and string flags.
 
         Raises:
             TokenizerError: a text has no ids (kind `symbols`), or does not come back from them (kind `hf`).
@@ -97,8 +95,8 @@ class TraceTokenizer:
         frames: list[int] = []
         strings: list[bool] = []
         spans = list(spans)
-        for role, piece, frame, string in self._whole(spans):
-            new, flags = self._cut(piece, string) if isinstance(piece, str) else ([self.special_ids[piece]], [False])
+        for role, piece, frame, string in self._mergeable(spans):
+            new, flags = self._cut(piece, string)
             ids += new
             roles += [int(role)] * len(new)
             frames += [frame] * len(new)
@@ -114,19 +112,18 @@ class TraceTokenizer:
             )
         return Encoded(ids, roles, frames, strings)
 
-    def _whole(self, spans: Iterable[Span]) -> Iterable[Piece]:
-        """Return the spans as this tokenizer cuts text: at strings only if it does not merge over them.
-
-        A subword tokenizer would otherwise see other pieces than it was trained on.
-        """
+    def _mergeable(self, spans: Iterable[Span]) -> Iterable[Piece]:
+        """Join spans at strings for a subword tokenizer, as it was trained."""
         return _joined(spans) if self._subwords is not None and self._strings == "subword" else spans
 
-    def _cut(self, text: str, string: bool | Ranges) -> tuple[list[int], list[bool]]:
-        """Return the ids of a text, and whether each overlaps a string. `string`: whether, or where, it is one."""
+    def _cut(self, text: str | Special, string: bool | Ranges) -> tuple[list[int], list[bool]]:
+        """Return a piece's ids and string flags. `string`: whether, or where, it is one."""
+        if isinstance(text, Special):
+            return [self.special_ids[text]], [False]
         encoded = self._cache.get((text, string))
         if encoded is not None:
             return encoded
-        if isinstance(string, tuple):
+        if string and isinstance(string, tuple):
             assert self._subwords is not None
             ids, offsets = self._subwords.text_ids_and_offsets(text)
             encoded = ids, _overlapping(offsets, string)
@@ -136,13 +133,12 @@ class TraceTokenizer:
         else:
             parts = text if string and self._strings == "characters" else [text]
             ids = [token for part in parts for token in self.backend.text_ids(part)]
-            encoded = ids, [string] * len(ids)
+            encoded = ids, [bool(string)] * len(ids)
         if len(text) <= LONGEST_CACHED and len(self._cache) < CACHED:
             self._cache[text, string] = encoded
         return encoded
 
     def _filled(self, text: str, filler: int) -> list[int]:
-        """Return the ids of a text's subwords, each followed by fillers for its further characters."""
         assert self._subwords is not None
         ids: list[int] = []
         end = 0
@@ -152,30 +148,28 @@ class TraceTokenizer:
         return ids
 
     def string_ids(self, text: str) -> list[int]:
-        """Return the ids of a string value's text."""
         return self._cut(text, self._strings != "subword")[0]
 
     def count(self, spans: Iterable[Span]) -> int:
-        """Count the tokens of spans."""
         return sum(self.count_by_role(spans))
 
     def count_by_role(self, spans: Iterable[Span]) -> list[int]:
-        """Count the tokens of spans by their roles' numbers."""
+        """Count the tokens of spans by role number."""
         counts = [0] * len(Role)
         if not self.backend.exact:
             for role in self.encode(spans).roles:
                 counts[role] += 1
             return counts
-        for role, piece, _, string in self._whole(spans):
-            counts[role] += len(self._cut(piece, string)[0]) if isinstance(piece, str) else 1
+        for role, piece, _, string in self._mergeable(spans):
+            counts[role] += len(self._cut(piece, string)[0])
         return counts
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids; special tokens by their names, fillers not at all."""
+        """Return the text of ids, with names of special tokens, without fillers."""
         return "".join(piece.value if isinstance(piece, Special) else piece for piece in self.pieces(ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str | Special]:
-        """Return ids as runs of text and special tokens, which text that spells them is not taken for.
+        """Return ids as runs of text and special tokens.
 
         Raises:
             TokenizerError: an id is not in the vocabulary; a pretrained model may have more ids than its tokenizer.
@@ -200,17 +194,16 @@ class TraceTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """Return a hash that equal mappings from spans to ids share."""
+        """Return a hash of the mapping from spans to ids."""
         text = json.dumps(self.stored, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def save(self, directory: Path) -> None:
-        """Write the tokenizer beside a checkpoint."""
         write_text(directory / FILE, json.dumps(self.stored, ensure_ascii=False))
         self.backend.save(directory)
 
     def publish(self, directory: Path) -> None:
-        """Write a new vocabulary for Transformers if it can be; there, text can spell special tokens."""
+        """Write a new vocabulary for Transformers if possible; there, text can spell special tokens."""
         model = self.backend.published() if self.filler_id is None else None
         if model is None:
             return
@@ -227,40 +220,35 @@ class TraceTokenizer:
         write_json(directory / "tokenizer_config.json", settings)
 
 
-def _joined(spans: Iterable[Span]) -> Iterator[Piece]:
-    """Join a string's text to its neighbours in the same frame and role, and note where the strings are."""
-    last: Span | None = None
-    ranges: Ranges = ()
-    for span in spans:
-        role, piece, frame, string = span
-        if last is not None:
-            touches = (last.string or string) and last.role is role and last.frame == frame
-            if touches and isinstance(last.piece, str) and isinstance(piece, str):
-                if string:
-                    ranges += ((len(last.piece), len(last.piece) + len(piece)),)
-                last = Span(role, last.piece + piece, frame, True)
+def _joined(spans: Iterable[Span]) -> Iterable[Piece]:
+    """Join a string's text to its neighbours in frame and role, with its range."""
+    pieces: list[tuple[Role, str | Special, int, Ranges]] = []
+    for role, piece, frame, string in spans:
+        ranges: Ranges = ((0, len(piece)),) if string and isinstance(piece, str) else ()
+        if pieces and isinstance(piece, str):
+            last_role, last_piece, last_frame, last_ranges = pieces[-1]
+            touches = (last_ranges or ranges) and last_role is role and last_frame == frame
+            if touches and isinstance(last_piece, str):
+                start = len(last_piece)
+                ranges = tuple((first + start, after + start) for first, after in ranges)
+                pieces[-1] = role, last_piece + piece, frame, last_ranges + ranges
                 continue
-            yield last if not ranges else (last.role, last.piece, last.frame, ranges)
-        last = span
-        ranges = ((0, len(piece)),) if string and isinstance(piece, str) else ()
-    if last is not None:
-        yield last if not ranges else (last.role, last.piece, last.frame, ranges)
+        pieces.append((role, piece, frame, ranges))
+    return pieces
 
 
 def _runs(spans: Iterable[Span]) -> list[str | Special]:
-    """Return special tokens, and the text between them."""
     runs: list[str | Special] = []
-    for _, group in groupby(
-        (span.piece for span in spans), lambda piece: piece if isinstance(piece, Special) else None
-    ):
-        pieces = [*group]
-        text = "".join(piece for piece in pieces if not isinstance(piece, Special))
-        runs += [text] if text else [piece for piece in pieces if isinstance(piece, Special)]
+    for span in spans:
+        if runs and isinstance(runs[-1], str) and isinstance(span.piece, str):
+            runs[-1] += span.piece
+        elif span.piece:
+            runs.append(span.piece)
     return runs
 
 
 def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
-    """Say for each token's offsets if they overlap one of the ranges; both are in order."""
+    """Say for each token if it overlaps a range; both are in order."""
     flags = [False] * len(offsets)
     if offsets:
         starts, stops = zip(*offsets)
@@ -271,14 +259,14 @@ def _overlapping(offsets: Offsets, ranges: Ranges) -> list[bool]:
 
 
 def build_tokenizer(settings: TokenizerSettings, data: DataConfig | None = None) -> TraceTokenizer:
-    """Build a tokenizer from settings and the run's data alone, so that every process builds the same.
+    """Build a tokenizer from settings and the run's data, the same in every process.
 
     Raises:
         TokenizerError: the data has no such vocabulary, files cannot be read, or text does not come back.
     """
     tokenizer = TraceTokenizer(settings, settings.build(data))
     if data is not None and not tokenizer.backend.exact:
-        for example in training_examples(data, TRIED):
+        for example in training_examples(data, CHECKED):
             tokenizer.encode(example.spans)
     return tokenizer
 
@@ -297,7 +285,7 @@ def load(directory: Path | str) -> TraceTokenizer:
         if backend.stored() != stored["backend"]:
             raise ValueError("its vocabulary is not the one that was stored")
     except FileNotFoundError:
-        raise TokenizerError(f"{path}: no tokenizer is stored there") from None
-    except Exception as error:  # whatever a damaged vocabulary does to the libraries that read it
+        raise TokenizerError(f"{path}: is missing; is this the folder of a finished run or a data set?") from None
+    except Exception as error:  # a damaged vocabulary can raise anything in the libraries that read it
         raise TokenizerError(f"{path}: damaged tokenizer file: {one_line(str(error))}") from None
     return TraceTokenizer(settings, backend, stored)

@@ -22,7 +22,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from remedy.checksums import DamagedFile, read_json, write_json
 from remedy.files import replace_file
-from remedy.models.model_manifest import CONFIG_FILE, SEAL, first_problem, listed
+from remedy.models.model_manifest import CONFIG_FILE, SEAL, file_entries, first_problem
 from remedy.settings import UserError, dump, load_stored
 from remedy.train.config import RunConfig
 
@@ -107,7 +107,7 @@ def copy_model(folder: Path, output: Path) -> None:
 def seal(folder: Path, step: int, world_size: int) -> None:
     """Write sizes and digests of a checkpoint's files, atomically."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != SEAL]
-    write_json(folder / SEAL, {"step": step, "world_size": world_size, "files": listed(folder, files, digest)})
+    write_json(folder / SEAL, {"step": step, "world_size": world_size, "files": file_entries(folder, files, digest)})
 
 
 def digest(path: Path) -> int:

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from benchmarks.gpu.queue import Cell, Facts
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.kernels import OPERATIONS, TRIED, Draw, Kernel, Use, refusal, runs
+from remedy.models.kernels import OPERATIONS, TRIALS, Draw, Kernel, Use, load_kernel, refusal
 from remedy.models.mixers import MIXERS, Mixer, find_kernels, kernels_of
 from remedy.models.mixers.short_convolution import ShortConvolution
 
@@ -124,13 +124,13 @@ def _pays(mixer: str, length: int, tokens: int = TOKENS, rounds: int = 10) -> It
     find_kernels([ours], device, dtype)
     by = kernels_of([ours], device, dtype)[mixer]
     yield {"mixer": mixer, "computed_by": by, "found_in_s": round(time.perf_counter() - begin, 1)}
-    found = dict(TRIED)
+    found = dict(TRIALS)
     x = Draw(device, dtype).normal(tokens // length, length, 512).requires_grad_()
-    if any(tried.found for tried in found.values()):
+    if any(tried.kernels for tried in found.values()):
         yield {"mixer": mixer, "length": length, **_rates("kernels", ours, x, rounds)}
-    TRIED.clear()
+    TRIALS.clear()
     yield {"mixer": mixer, "length": length, **_rates("pytorch", ours, x, rounds)}
-    TRIED.update(found)
+    TRIALS.update(found)
     if mixer in LAYERS:
         yield {"mixer": mixer, "length": length, **_rates("library", _library(mixer).to(device, dtype), x, rounds)}
 
@@ -252,4 +252,4 @@ def _state(mixer: str, inputs: tuple[Any, ...], dtype: torch.dtype, kernel: Kern
         return OPERATIONS[KERNEL_OF[mixer][0]].reference(*given)[1]
     lower = {2} if mixer != "mamba2" else {0, 3, 4}  # values; inputs and both maps
     given = [x.to(dtype) if n in lower else x for n, x in enumerate(inputs)]
-    return runs(kernel)(*given)[1]
+    return load_kernel(kernel)(*given)[1]

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from remedy.models.kernels import TRIED, Tried, Use, try_kernels
+from remedy.models.kernels import TRIALS, KernelTrial, Use, try_kernels
 from remedy.models.mixers import attention, deltanet, mamba, path_attention, rnn, rwkv7  # noqa: F401 (they register themselves)
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
@@ -21,21 +21,20 @@ __all__ = ["MIXERS", "Mixer", "describe_kernels", "find_kernels", "kernels_of"]
 def find_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> None:
     """Try the kernels of a decoder's mixers on a GPU; elsewhere do nothing.
 
-    Call it in every process, after its device is chosen and before anything is compiled or run. Untried operations take the reference.
+    Call it in every process, after its device is chosen and before anything is compiled or run.
     """
     if device.type == "cuda":
         try_kernels((use for layer in layers for use in _uses(layer)), device, dtype)
 
 
 def describe_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> str:
-    """Describe in one line what computes each mixer, and why no kernel does."""
     return "; ".join(f"{name}: {path}" for name, path in kernels_of(layers, device, dtype).items())
 
 
 def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> dict[str, str]:
     """Return by mixer what computes its operations, and why no kernel does."""
     names = {mixer: name for name, mixer in MIXERS.items()}
-    paths_of: dict[str, dict[str, None]] = {}  # mixers of one name may differ in their widths
+    paths_of: dict[str, dict[str, None]] = {}  # mixers of one name may have different widths
     for layer in layers:
         parts = [f"{use.operation} by {_path(use, device, dtype)}" for use in _uses(layer)]
         paths_of.setdefault(names[type(layer)], {})[", ".join(parts) or layer.own_path(device, dtype)] = None
@@ -43,7 +42,6 @@ def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype
 
 
 def _uses(mixer: Mixer) -> Iterator[Use]:
-    """Yield the operations of a mixer and of its convolution."""
     yield from mixer.operations()
     for part in mixer.children():
         if isinstance(part, ShortConvolution):
@@ -53,15 +51,14 @@ def _uses(mixer: Mixer) -> Iterator[Use]:
 def _path(use: Use, device: torch.device, dtype: torch.dtype) -> str:
     if device.type != "cuda":
         return "PyTorch (no CUDA device)"
-    tried = TRIED.get((use.operation, device.type, dtype, use.widths), Tried((), ("kernels were not tried",)))
-    if not tried.found:
-        return f"PyTorch ({'; '.join(tried.refused)})"
-    module = tried.found[0][0].path.rsplit(".", 1)[0]
+    trial = TRIALS.get((use.operation, device.type, dtype, use.widths), KernelTrial((), ("kernels were not tried",)))
+    if not trial.kernels:
+        return f"PyTorch ({'; '.join(trial.refusals)})"
+    module = trial.kernels[0][0].path.rsplit(".", 1)[0]
     return f"{module}{_version(module.split('.')[0])}"
 
 
 def _version(package: str) -> str:
-    """Return the version of an installed package, which PyPI may know by another name."""
     try:
         return f" {version({'fla': 'flash-linear-attention'}.get(package, package))}"
     except PackageNotFoundError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,19 +16,16 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 BLOCKS = 4
-"""From so many windows on, a sequence is attended to block by block; below, the rows of a batch share one mask, which is faster."""
-
-T = TypeVar("T", int | None, str | None)
+"""Number of windows from which a sequence is read by blocks; one shared mask is faster for shorter ones."""
 
 
 @MIXERS.register("attention")
 class Attention(Mixer):
-    """Multi-head attention (Vaswani et al., 2017); rotary embedding as in Su et al., "RoFormer", 2021.
+    """Multi-head attention (Vaswani et al., 2017) with rotary embeddings (Su et al., "RoFormer", 2021).
 
-    With a window a token sees itself and the `window - 1` before it (Child et al., "Sparse Transformers", 2019; Jiang et al.,
-    "Mistral 7B", 2023). `qk_norm` is an RMSNorm of each head's queries and keys before the rotation (Henry et al., "Query-key
-    normalization", 2020; as in Qwen3). The short convolution is Primer's: of queries, keys and values, without an activation (So et
-    al., "Primer", 2021), over four tokens as in the recurrent mixers.
+    A window of w shows a token itself and w - 1 before it (Child et al., "Sparse Transformers", 2019; Jiang et al., "Mistral 7B",
+    2023). `qk_norm` is an RMSNorm before the rotation (Henry et al., "Query-key normalization", 2020; as in Qwen3). The short
+    convolution has no activation (So et al., "Primer", 2021).
     """
 
     uses = frozenset(
@@ -46,6 +43,7 @@ class Attention(Mixer):
     published = {"short_convolution": False}
     positional = True
     sets_state = "window"
+    state_flops = 2.0  # a product and a sum for each number in keys and values (Chowdhery et al., "PaLM", 2022)
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
@@ -66,14 +64,14 @@ class Attention(Mixer):
         batch, steps, width = x.shape
         mixed = self.qkv_proj(x)
         if self.convolution is not None:
-            # Not contiguous, the CPU's fast attention does not take it, and is 8 times slower.
+            # The CPU's fast attention needs contiguous tensors; without it attention is 8 times slower.
             mixed = self.convolution(mixed, cache).contiguous()
         q, k, v = mixed.view(batch, steps, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary:
             if positions is None:
-                positions = torch.arange(steps, device=x.device) if cache is None else cache.places(steps, x.device)
+                positions = torch.arange(steps, device=x.device) if cache is None else cache.positions(steps, x.device)
             cos, sin = self._angles(positions, x)
             q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         if cache is not None:
@@ -87,13 +85,7 @@ class Attention(Mixer):
         per_token = 2 * self.heads * self.head_dim
         return (0, per_token) if self.window is None else (self.window * per_token, 0)
 
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count a product and an addition for each number in keys and values (Chowdhery et al., "PaLM", 2022)."""
-        fixed, per_token = self.state_floats()
-        return 2.0 * fixed, 2.0 * per_token
-
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, cache: MixerCache | None) -> Tensor:
-        """Attend queries (B, H, T, K) to as many keys or more, the last of which are their own; (B, H, T, K)."""
         steps, earlier = q.shape[2], k.shape[2] - q.shape[2]
         padded = cache is not None and cache.padding is not None
         if self.window is not None and steps > BLOCKS * self.window and not earlier and not padded:
@@ -101,34 +93,31 @@ class Attention(Mixer):
         mask = self._mask(earlier, steps, cache, q.device)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and steps > 1)
 
-    def _mask(self, kept: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
-        """Mark the keys (columns), `kept` earlier and new ones, that each new token sees; None: all up to itself.
+    def _mask(self, past: int, steps: int, cache: MixerCache | None, device: torch.device) -> Tensor | None:
+        """Mark the keys (columns) that each new token (row) sees; None: all up to itself.
 
-        (T, S), or (B, 1, T, S) with rows of different lengths, whose keys begin with padding.
+        (T, S), or (B, 1, T, S) with padding.
         """
-        narrow = self.window is not None and kept + steps > self.window
-        padding = cache.padding if cache is not None else None
-        if padding is None and not narrow and (steps == 1 or kept == 0):
+        narrow = self.window is not None and past + steps > self.window
+        tokens = cache.token_mask(past, steps, device) if cache is not None else None
+        if tokens is None and not narrow and (steps == 1 or past == 0):
             return None
-        mask = torch.ones(steps, kept + steps, dtype=torch.bool, device=device).tril(kept)
+        mask = torch.ones(steps, past + steps, dtype=torch.bool, device=device).tril(past)
         if self.window is not None:
-            mask = mask.triu(kept + 1 - self.window)
-        if cache is None or padding is None:
-            return mask
-        places = torch.arange(cache.seen - kept, cache.seen + steps, device=device)
-        return mask & (places >= padding.to(device)[:, None])[:, None, None]
+            mask = mask.triu(past + 1 - self.window)
+        return mask if tokens is None else mask & tokens
 
     def _angles(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine of the tokens' angles: (T, K / 2), or (B, 1, T, K / 2) of positions (B, T)."""
+        """Return cosine and sine, (T, K / 2) or (B, 1, T, K / 2)."""
         half = self.head_dim // 2
         frequencies = self.theta ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
-        places = positions if positions.ndim == 1 else positions[:, None]
-        angles = places[..., None].float() * frequencies
+        by_head = positions if positions.ndim == 1 else positions[:, None]
+        angles = by_head[..., None].float() * frequencies
         return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def of_layer(chosen: T | list[T] | tuple[T, ...], layer: int) -> T:
-    """Return a layer's window or positions: one for all, or from a list repeated over the layers."""
+def of_layer(chosen: Any, layer: int) -> Any:
+    """Return a layer's value of a setting, which may be a repeated list."""
     return chosen[layer % len(chosen)] if isinstance(chosen, (list, tuple)) else chosen
 
 
@@ -138,7 +127,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def windowed_attention(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    """Attend causally within a window: q, k, v (B, H, T, K); a token sees itself and the `window - 1` before it.
+    """Attend causally within a window: q, k, v (B, H, T, K).
 
     Blocks of `window` tokens see themselves and the block before (Beltagy, Peters & Cohan, "Longformer", 2020, section 3.2).
     """
@@ -150,7 +139,7 @@ def windowed_attention(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     k, v = (torch.cat([F.pad(x, (0, 0, 0, 0, 1, 0))[:, :, :-1], x], dim=3) for x in (k, v))
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
     seen = torch.ones(window, 2 * window, dtype=torch.bool, device=q.device).tril(window).triu(1).repeat(blocks, 1, 1)
-    seen[0, :, :window] = False  # before the first block there is nothing
+    seen[0, :, :window] = False  # the first block has none before it
     y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen.repeat(batch, 1, 1)[:, None])
     return (
         y.view(batch, blocks, heads, window, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -13,37 +14,38 @@ from torch.nn import functional as F
 from remedy.models.kernels import Use
 from remedy.registry import Registry
 
-if TYPE_CHECKING:  # settings are checked against the mixers, and need not wait for Transformers
+if TYPE_CHECKING:  # settings import the mixers, and should not wait for Transformers
     from remedy.models.cache import MixerCache
     from remedy.models.decoder_config import DecoderConfig
 
 
 class Mixer(nn.Module):
-    """A module `(x: (B, T, D), cache) -> (B, T, D)` that lets a token see those before it.
+    """A module `(x: (B, T, D), cache) -> (B, T, D)`; tokens see earlier ones.
 
-    Without a cache it runs in parallel. With one it continues from the state in the cache's layer, after the first call one token at
-    a time. Its own parameters must broadcast over (B, T, ...): those of stacked models come as (B, 1, ...) (`stacked.py`).
+    Without a cache it runs in parallel. With one it continues from its layer's state, after the first call one token at a time. Its own
+    parameters must broadcast over (B, T, ...): in stacked models they are (B, 1, ...).
     """
 
     uses: ClassVar[frozenset[str]] = frozenset()
-    """Those of `DecoderSettings` that it reads, beside the widths that every decoder has."""
+    """Fields of `DecoderSettings` that it reads, besides the widths of every decoder."""
     published: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Its values of settings that are left null: those it was published with."""
+    """Values of settings that are left null, as published."""
     eigenvalues: ClassVar[Literal["positive", "signed"] | None] = None
-    """Range of its transition's eigenvalues where `eigenvalues` is not given; None for mixers without the switch."""
+    """Default range of its transition's eigenvalues; None if it does not read `eigenvalues`."""
     ranges: ClassVar[tuple[str, ...]] = ("positive", "signed")
-    """What `eigenvalues` may be of a mixer that has the switch."""
+    """Values of `eigenvalues` that it allows."""
     positional: ClassVar[bool] = False
-    """Whether it takes the tokens' positions as a third argument: (T,) or (B, T), or None where they count up from 0."""
+    """Whether `forward` takes positions as third argument: (T,) or (B, T), or None if they count up from 0."""
     undecayed: ClassVar[frozenset[str]] = frozenset()
-    """Names of its parameters that weight decay must leave alone, beside norms and biases."""
+    """Names of its parameters without weight decay, besides norms and biases."""
     sets_state: ClassVar[str] = "hidden_size"
-    """The setting that scales its state while the width stays; `hidden_size` where there is none."""
+    """The setting that scales its state at a fixed width, or else `hidden_size`."""
+    state_flops: float = 0.0
+    """Operations of a token per number of the state, besides products with weights."""
     window: int | None = None
-    """How many tokens it sees at most, if that is less than all: its operations and its state are those of so many."""
+    """Number of tokens that it sees, if limited."""
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
-        """Make the mixer of a layer, under whose number the cache holds its state."""
         super().__init__()
         self.layer = layer
 
@@ -52,44 +54,42 @@ class Mixer(nn.Module):
 
     @classmethod
     def setting(cls, config: DecoderConfig, key: str) -> Any:
-        """Return the configured value, or the published one."""
         value = getattr(config, key)
         return cls.published[key] if value is None else value
 
     @classmethod
     def eigenvalue_range(cls, chosen: str | None) -> str | None:
-        """Return the configured range or the mixer's own; None without the switch."""
         return (chosen or cls.eigenvalues) if cls.eigenvalues is not None else None
 
     def initialised(self) -> list[nn.Module]:
-        """List linear layers that `initializer_range` leaves as the authors initialise them."""
+        """List linear layers to which `initializer_range` does not apply."""
         return []
 
     def operations(self) -> list[Use]:
-        """List what kernels of other packages may compute, beside a short convolution."""
+        """List what kernels of other packages may compute, besides short convolutions."""
         return []
 
     def own_path(self, device: torch.device, dtype: torch.dtype) -> str:
-        """Name what computes a mixer without such operations."""
+        """Describe what computes a mixer without kernels."""
         return "PyTorch's own"
 
     def state_floats(self) -> tuple[int, int]:
-        """Count the numbers it carries for one sequence: fixed, and for each token read.
+        """Count the numbers in one sequence's state: fixed, and per token read.
 
-        A short convolution's few tokens are not counted.
+        Short convolutions are not counted.
         """
         return 0, 0
 
     def sequence_flops(self) -> tuple[float, float]:
-        """Count a token's operations beside products with weights: fixed, and for each token of the sequence."""
-        return 0.0, 0.0
+        """Count a token's operations without weights: fixed, and per token of the sequence."""
+        fixed, per_token = self.state_floats()
+        return self.state_flops * fixed, self.state_flops * per_token
 
     def read_state(self, cache: MixerCache | None) -> Tensor | None:
         """Return the recurrent state of an earlier call, batch first, or None."""
         return cache.get_recurrent_state(self.layer) if cache is not None else None
 
     def write_state(self, cache: MixerCache | None, state: Tensor) -> None:
-        """Store a recurrent state for the next call."""
         if cache is not None:
             cache.update_recurrent_state(state, self.layer)
 
@@ -98,7 +98,10 @@ MIXERS: Registry[type[Mixer]] = Registry("mixer")
 
 
 def in_chunks(most: int, dim: int, *tensors: Tensor | None) -> list[Any]:
-    """Cut T steps along `dim` into the fewest equal chunks of at most `most`, (..., chunks, S, ...), padded with zeros."""
+    """Cut T steps along `dim` into equal chunks of at most `most` steps.
+
+    Returns (..., chunks, S, ...), padded with zeros.
+    """
     steps = next(x.shape[dim] for x in tensors if x is not None)
     size = -(-steps // max(1, -(-steps // most))) or 1
     padding = -steps % size
@@ -108,3 +111,9 @@ def in_chunks(most: int, dim: int, *tensors: Tensor | None) -> list[Any]:
         return padded.unflatten(dim, (-1, size))
 
     return [None if x is None else cut(x) for x in tensors]
+
+
+def step_bias(count: int) -> Tensor:
+    """Draw biases whose softplus is spread log-uniformly between 0.001 and 0.1."""
+    step = torch.exp(torch.rand(count) * math.log(100) + math.log(0.001))
+    return step + torch.log(-torch.expm1(-step))

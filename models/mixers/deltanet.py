@@ -1,25 +1,21 @@
-"""The delta-rule family, DeltaNet, Gated DeltaNet and DeltaProduct, and the rule as a recurrence and in chunked parallel form.
+"""DeltaNet, Gated DeltaNet and DeltaProduct, with the delta rule as recurrence and in chunks.
 
     S_t = a_t S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T,    o_t = S_t q_t
 
-DeltaNet (Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight programmers", 2021; chunks as in Yang et al.,
-"Parallelizing linear Transformers with the delta rule over sequence length", 2024, section 3) has one generalised Householder
-matrix a token. In Gated DeltaNet it decays, a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct
-takes n steps of the rule a token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025): n
-reflections make any permutation of n + 1 things. With beta in (0, 1) the transition's eigenvalues lie in [0, a]; with beta in
-(0, 2), in [-a, a] (Grazzi et al., 2024), where one step can be a reflection: a swap.
+DeltaNet (Schlag, Irie & Schmidhuber, "Linear Transformers are secretly fast weight programmers", 2021) has one generalised Householder
+matrix per token; chunks are as in Yang et al., "Parallelizing linear Transformers with the delta rule over sequence length", 2024,
+section 3. Gated DeltaNet decays, a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Gated delta networks", 2024). DeltaProduct takes n steps
+per token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025). For beta in (0, 1) eigenvalues are in
+[0, a]; for beta in (0, 2) in [-a, a], where a step can be a reflection (Grazzi et al., 2024).
 
-Output gates and the width of values are as in flash-linear-attention (`fla/layers`: delta_net, gated_deltanet,
-gated_deltaproduct), but keys are as wide as the model (Gated DeltaNet's authors take 3/4), the convolution and the projection to
-beta have biases, queries are not scaled, which the output norm undoes, and DeltaProduct has no decay (there an option, on by default).
+Gates and value widths are as in flash-linear-attention (`fla/layers`). Here keys are as wide as the model (Gated DeltaNet's authors:
+3/4), convolution and beta have biases, queries are not scaled, which the output norm undoes, and DeltaProduct has no decay.
 
-Letters are the papers': `q`, `k`, `v`, `beta` how much of a value is written, `g` the logarithm of the decay. Shapes: B batch, H heads,
-T time, K and V a head's key and value channels.
+Letters: `q`, `k`, `v`, `beta`, `g` log decay. Shapes: B batch, H heads, T time, K and V a head's key and value channels.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,8 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
-from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
+from remedy.models.mixers.base import MIXERS, Mixer, in_chunks, step_bias
 from remedy.models.mixers.short_convolution import ShortConvolution
 
 if TYPE_CHECKING:
@@ -36,15 +32,15 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 CHUNK = 32
-"""Tokens a chunk holds; 32 was the fastest on a CPU at head sizes 16 to 64 (of 16, 32, 64, 128)."""
+"""Tokens in a chunk; the fastest of 16, 32, 64 and 128 on a CPU at head sizes 16 to 64."""
 
 
 def delta_rule_recurrent(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None = None, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the defining recurrence: q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T).
+    """Compute the recurrence; returns outputs (B, H, T, V) and the final state.
 
-    `state` is S transposed, (B, H, K, V). Returns outputs (B, H, T, V) and the final state.
+    q, k (B, H, T, K), v (B, H, T, V), beta, g (B, H, T); `state` is S transposed, (B, H, K, V).
     """
     batch, heads, steps, key_dim = k.shape
     if state is None:
@@ -69,24 +65,24 @@ def delta_rule_chunked(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in parallel inside chunks: a triangular solve per chunk, then a loop over chunks.
+    """Compute `delta_rule_recurrent` in parallel inside chunks.
 
-    With c_t the decay from the chunk's start to t and D_ts = c_t / c_s, the corrected values u of a chunk satisfy
-    (I + tril(diag(beta) (K K^T * D), -1)) u = diag(beta) (V - diag(c) K S_0).
+    With c_t the decay since the chunk's start and D_ts = c_t / c_s, the corrected values u satisfy (I + tril(diag(beta) (K K^T * D),
+    -1)) u = diag(beta) (V - diag(c) K S_0).
     """
     batch, heads, steps, key_dim = k.shape
-    q, k, v, beta, g = in_chunks(chunk, 2, q, k, v, beta, g)  # padded: beta = 0 and g = 0 leave the state alone
+    q, k, v, beta, g = in_chunks(chunk, 2, q, k, v, beta, g)  # padded: beta = 0 and g = 0 keep the state
     beta, size = beta[..., None], k.shape[3]
 
     between = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()  # a product is faster than tril on a CPU
-    from_start, to_end, over = k, k, None
+    from_start, to_end, chunk_decay = k, k, None
     if g is not None:
         total = g.cumsum(-1)
-        # Above the diagonal the difference is positive and may overflow: it is cut before the exponential.
+        # Above the diagonal the difference is positive, and its exponential might overflow.
         between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp() * between
         from_start = total.exp()[..., None] * k
         to_end = (total[..., -1:] - total).exp()[..., None] * k
-        over = total[..., -1].exp()[..., None, None]
+        chunk_decay = total[..., -1].exp()[..., None, None]
     below = (beta * k) @ k.transpose(-1, -2) * between.tril(-1)
     solved = torch.linalg.solve_triangular(
         below, beta * torch.cat([v, from_start], -1), upper=False, unitriangular=True
@@ -98,9 +94,9 @@ def delta_rule_chunked(
     if state is None:
         state = v.new_zeros(batch, heads, key_dim, v.shape[-1])
     outputs = []
-    # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
+    # Unbound at once: an index's backward pass would fill a tensor of the whole sequence for every chunk.
     chunks = zip(*(x.unbind(2) for x in (q, within, u, w, to_end)))
-    decays = [None] * q.shape[2] if over is None else over.unbind(2)
+    decays = [None] * q.shape[2] if chunk_decay is None else chunk_decay.unbind(2)
     for (query, scores, values, of_state, keys), decay in zip(chunks, decays):
         corrected = values - of_state @ state
         outputs.append(query @ state + scores @ corrected)
@@ -108,34 +104,23 @@ def delta_rule_chunked(
     return torch.cat(outputs, dim=2)[:, :, :steps], state
 
 
-def delta_rule(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Compute n >= 1 steps of the rule a token in the fastest form for these inputs.
-
-    q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V). Returns outputs and the final
-    state in float32. Kernels compute in the precision of `v`.
-    """
-    fast = kernel("delta_rule", v.dtype, q, k, v, beta, g, state)
-    if fast is not None:
-        return fast(q, k, v, beta, g, state)
-    with torch.autocast(q.device.type, enabled=False):  # errors of half precision would add up over the tokens
-        return _reference(q.float(), k.float(), v.float(), beta.float(), g, state)
-
-
 def _reference(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
+    """Compute n >= 1 steps per token, as kernels do.
+
+    q (B, H, T, K), k (B, H, T n, K), v (B, H, T n, V), beta (B, H, T n), g (B, H, T), state (B, H, K, V).
+    """
     n = k.shape[2] // q.shape[2]
     rule = delta_rule_recurrent if k.shape[2] == 1 else delta_rule_chunked
-    y, state = rule(*_every_step(q, k, v, beta, g), state)
+    y, state = rule(*_steps_as_tokens(q, k, v, beta, g), state)
     return y[:, :, n - 1 :: n], state
 
 
-def _every_step(
+def _steps_as_tokens(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Make every step a token of its own; a token's decay belongs to its first."""
+    """Make every step a token; a token's decay belongs to its first step."""
     n = k.shape[2] // q.shape[2]
     if n > 1:
         q = q.repeat_interleave(n, dim=2)
@@ -144,9 +129,9 @@ def _every_step(
 
 
 def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Convert for flash-linear-attention: time before heads, q and k in v's precision, beta in float32.
+    """Convert inputs for flash-linear-attention, with time before heads.
 
-    Rounding changes a key's length, and with it the eigenvalue 1 - beta |k|^2, always alike for the same token: beta corrects that.
+    Rounding changes |k|, and so the eigenvalue 1 - beta |k|^2; beta corrects that.
     """
     rounded = k.to(v.dtype)
     if rounded.dtype != k.dtype:
@@ -159,29 +144,28 @@ def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Ten
 
 
 def _product(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """Call a kernel of n steps a token, with T outputs."""
     n = k.shape[2] // q.shape[2]
-    query, key, value, written = _rounded(q, k, v, beta)
+    query, key, value, rates = _rounded(q, k, v, beta)
     decay = g.transpose(1, 2).contiguous() if g is not None else None
-    given = {"scale": 1.0, "initial_state": state, "output_final_state": True}
-    y, last = function(query, key, value, decay, written, num_householder=n, **given)
+    options = {"scale": 1.0, "initial_state": state, "output_final_state": True}
+    y, last = function(query, key, value, decay, rates, num_householder=n, **options)
     return y.transpose(1, 2), last
 
 
 def _plain(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
     n = k.shape[2] // q.shape[2]
-    query, key, value, written = _rounded(*_every_step(q, k, v, beta, None)[:4])
-    y, last = function(query, key, value, written, scale=1.0, initial_state=state, output_final_state=True)
+    query, key, value, rates = _rounded(*_steps_as_tokens(q, k, v, beta, None)[:4])
+    y, last = function(query, key, value, rates, scale=1.0, initial_state=state, output_final_state=True)
     return y[:, n - 1 :: n].transpose(1, 2), last
 
 
 def _decaying(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """Call the gated kernel; with g = 0 it is the plain rule, which has no kernel in float32."""
+    """Call the gated kernel, which without g computes the plain rule also in float32."""
     n = k.shape[2] // q.shape[2]
-    q, k, v, beta, g = _every_step(q, k, v, beta, g)
-    query, key, value, written = _rounded(q, k, v, beta)
-    decay = g.transpose(1, 2).float().contiguous() if g is not None else torch.zeros_like(written)
-    y, last = function(query, key, value, decay, written, scale=1.0, initial_state=state, output_final_state=True)
+    q, k, v, beta, g = _steps_as_tokens(q, k, v, beta, g)
+    query, key, value, rates = _rounded(q, k, v, beta)
+    decay = g.transpose(1, 2).float().contiguous() if g is not None else torch.zeros_like(rates)
+    y, last = function(query, key, value, decay, rates, scale=1.0, initial_state=state, output_final_state=True)
     return y[:, n - 1 :: n].transpose(1, 2), last
 
 
@@ -195,7 +179,6 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state
 
 
 def _example(draw: Draw, keys: int, values: int, n: int, gated: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernels, keys and queries normalised and in float32 as from the mixers."""
     q, k = (
         F.normalize(draw.normal(1, 2, steps, keys, dtype=torch.float32), dim=-1)
         for steps in (STEPS // n, STEPS // n * n)
@@ -220,15 +203,14 @@ OPERATIONS["delta_rule"] = Operation(
 )
 
 
-# How far the sigmoid of `closed` eigenvalues overshoots either end before it is clipped ("hard concrete", Louizos, Welling & Kingma,
-# 2018): a sigmoid alone never reaches them. Their gates leave an end by noise; here the gradient passes as if unclipped
-# (straight through: Bengio, Leonard & Courville, 2013).
+# With `closed` eigenvalues a sigmoid is stretched beyond 0 and 1 by this much and clipped, so that it reaches both ("hard concrete",
+# Louizos, Welling & Kingma, 2018). The gradient ignores the clipping (straight through: Bengio, Leonard & Courville, 2013).
 OVERHANG = 0.01
 
 
 @MIXERS.register("deltanet")
 class DeltaNet(Mixer):
-    """Short convolution, normalised keys and queries, delta rule, per-head output RMSNorm and optional SiLU gate."""
+    """Short convolution, normalised keys and queries, delta rule, head norm and optional gate."""
 
     uses = frozenset({"num_attention_heads", "eigenvalues", "short_convolution"})
     published = {"short_convolution": True}
@@ -245,6 +227,7 @@ class DeltaNet(Mixer):
         value_width = (2 if self.wide else 1) * width
         self.heads = config.num_attention_heads
         self.num_householder = num_householder
+        self.state_flops = 4.0 * num_householder + self.gated + 2.0  # steps, decay, output
         self.head_dims = (width // self.heads, value_width // self.heads)
         self.sizes = [width, num_householder * width, num_householder * value_width]
         eigenvalues = self.eigenvalue_range(config.eigenvalues)
@@ -256,10 +239,10 @@ class DeltaNet(Mixer):
         self.convolution = ShortConvolution(sum(self.sizes), layer) if convolved else None
         self.decay_proj = nn.Linear(width, self.heads, bias=False) if self.gated else None
         if self.gated:
-            # As Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
-            step = torch.exp(torch.rand(self.heads) * math.log(100) + math.log(0.001))
+            # As in Mamba-2: decay rates between 1 and 16, steps between 0.001 and 0.1.
+            bias = step_bias(self.heads)
             self.A_log = nn.Parameter(torch.empty(self.heads).uniform_(1, 16).log())
-            self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
+            self.dt_bias = nn.Parameter(bias)
         self.out_norm = nn.RMSNorm(self.head_dims[1], eps=config.rms_norm_eps)
         self.out_proj = nn.Linear(value_width, width, bias=False)
         self.gate_proj = nn.Linear(width, value_width, bias=False) if self.wide else None
@@ -273,7 +256,7 @@ class DeltaNet(Mixer):
             part.unflatten(-1, (-1, self.heads, size))
             for part, size in zip(mixed.split(self.sizes, dim=-1), (self.head_dims[0], *self.head_dims))
         )
-        # In float32: a rounded key is no unit vector, and a reflection by it none.
+        # In float32: a rounded key is no unit vector, and its step no reflection.
         q, k = F.normalize(q.float(), dim=-1), F.normalize(k.float(), dim=-1)
         beta = self._beta(x).unflatten(-1, (self.num_householder, self.heads))
         g = None
@@ -281,7 +264,7 @@ class DeltaNet(Mixer):
             g = -self.A_log.float().exp() * F.softplus(self.decay_proj(x).float() + self.dt_bias)
         state = self.read_state(cache)
         q, k, v, beta = (part.flatten(1, 2).transpose(1, 2) for part in (q, k, v, beta))
-        y, state = delta_rule(q, k, v, beta, g.transpose(1, 2) if g is not None else None, state)
+        y, state = compute("delta_rule", v.dtype, q, k, v, beta, g.transpose(1, 2) if g is not None else None, state)
         self.write_state(cache, state)
         y = self.out_norm(y.to(x.dtype)).transpose(1, 2).reshape(batch, steps, -1)
         if self.gate_proj is not None:
@@ -294,17 +277,12 @@ class DeltaNet(Mixer):
     def state_floats(self) -> tuple[int, int]:
         return self.heads * self.head_dims[0] * self.head_dims[1], 0
 
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: reading and correction (2 each) a step, a decay, an output (2)."""
-        return (4.0 * self.num_householder + self.gated + 2.0) * self.state_floats()[0], 0.0
-
     def _beta(self, x: Tensor) -> Tensor:
         share = torch.sigmoid(self.beta_proj(x).float())
         if self.overhang:
             share = share * (1 + 2 * self.overhang) - self.overhang
-            share = (
-                share + (share.clamp(0, 1) - share).detach()
-            )  # clipped, with the gradient of what was: an end is no trap
+            # Clipped, with the gradient of the unclipped value: a clipped gate still learns.
+            share = share + (share.clamp(0, 1) - share).detach()
         return self.beta_max * share
 
 
@@ -318,7 +296,7 @@ class GatedDeltaNet(DeltaNet):
 
 @MIXERS.register("deltaproduct")
 class DeltaProduct(DeltaNet):
-    """DeltaNet with several Householder steps for each token."""
+    """DeltaNet with several Householder steps per token."""
 
     uses = DeltaNet.uses | {"num_householder"}
     wide = True

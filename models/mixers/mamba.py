@@ -1,7 +1,7 @@
-"""State-space mixers: Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024).
+"""Mamba (Gu & Dao, 2023) and Mamba-2 (Dao & Gu, 2024).
 
-Eigenvalues of the transition are in (0, 1) as published, or in (-1, 1): a becomes 2a - 1 (Grazzi et al., "Unlocking state-tracking in
-linear RNNs through negative eigenvalues", 2024).
+Eigenvalues of the transition a are in (0, 1) as published, or in (-1, 1) as 2a - 1 (Grazzi et al., "Unlocking state-tracking in linear
+RNNs through negative eigenvalues", 2024).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import Use
-from remedy.models.mixers.base import MIXERS, Mixer
+from remedy.models.kernels import Use, compute
+from remedy.models.mixers.base import MIXERS, Mixer, step_bias
 from remedy.models.mixers.short_convolution import ShortConvolution
-from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
+from remedy.models.mixers.ssm_scan import selective_scan
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
     from remedy.models.decoder_config import DecoderConfig
 
 EXPAND = 2
-"""How much wider the state's channels are than the model."""
+"""Factor from the model's width to the state's channels."""
 
 
 @MIXERS.register("mamba")
@@ -35,6 +35,7 @@ class Mamba(Mixer):
     eigenvalues = "positive"
     undecayed = frozenset({"A_log", "D"})
     sets_state = "state_size"
+    state_flops = 6.0  # exponent, its product, input and its sum, output (2)
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
@@ -72,10 +73,6 @@ class Mamba(Mixer):
     def state_floats(self) -> tuple[int, int]:
         return self.A_log.numel(), 0
 
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: step a, its exponential's product, an input and its sum, an output (2)."""
-        return 6.0 * self.state_floats()[0], 0.0
-
 
 @MIXERS.register("mamba2")
 class Mamba2(Mixer):
@@ -86,6 +83,7 @@ class Mamba2(Mixer):
     eigenvalues = "positive"
     undecayed = frozenset({"A_log", "D"})
     sets_state = "state_size"
+    state_flops = 5.0  # decay, input and its sum, output (2)
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
@@ -107,7 +105,8 @@ class Mamba2(Mixer):
         u = u.unflatten(-1, (self.heads, -1))
         step = F.softplus(step.float() + self.dt_bias)
         state = self.read_state(cache)
-        y, state = state_space_duality(u, step, -self.A_log.float().exp(), b, c, self.signed, state)
+        rates = -self.A_log.float().exp()
+        y, state = compute("state_space_duality", u.dtype, u, step, rates, b, c, self.signed, state)
         self.write_state(cache, state)
         y = (y + self.D[..., None] * u).flatten(2).to(x.dtype)
         return self.out_proj(self.norm(y * F.silu(gate)))
@@ -117,13 +116,3 @@ class Mamba2(Mixer):
 
     def state_floats(self) -> tuple[int, int]:
         return self.sizes[0] * self.sizes[-1], 0
-
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: decay, an input and its sum, an output (2)."""
-        return 5.0 * self.state_floats()[0], 0.0
-
-
-def step_bias(count: int) -> Tensor:
-    """Draw biases whose softplus is spread log-uniformly between 0.001 and 0.1."""
-    step = torch.exp(torch.rand(count) * math.log(100) + math.log(0.001))
-    return step + torch.log(-torch.expm1(-step))

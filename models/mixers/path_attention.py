@@ -1,11 +1,10 @@
-"""PaTH attention: a softmax whose positions are what the tokens between a key and a query do to it.
+"""PaTH attention, whose position encoding accumulates Householder transformations.
 
     y_i = sum_j softmax_j(k_j^T H_{j+1} ... H_i q_i / sqrt(K)) v_j,    H_t = I - beta_t w_t w_t^T
 
-Yang et al., "PaTH attention: position encoding via accumulating Householder transformations", 2025 (arXiv 2505.16381). A key
-multiplied by H_t when token t is read, k_j^T H_{j+1} ... H_i, meets queries unchanged: a sequence goes on from its keys and values
-with an ordinary softmax. Inside a chunk, products of H are one triangular system (UT transform; sections 3.2 and 3.3). With beta in
-(0, 2) no product has a norm above 1.
+Yang et al., "PaTH attention", 2025 (arXiv 2505.16381). A token t multiplies all earlier keys by H_t; decoding is then an ordinary
+softmax. In a chunk, products of H are a triangular system (UT transform; sections 3.2 and 3.3). With beta in (0, 2) no product has a
+norm above 1.
 
 Shapes: B batch, H heads, T time, P earlier tokens, K and V a head's key and value channels, S a chunk's length.
 """
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
 from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
 from remedy.models.mixers.short_convolution import ShortConvolution
 
@@ -28,28 +27,28 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 CHUNK = 32
-"""Queries a chunk holds."""
+"""Tokens in a chunk."""
 WIDTHS = (16, 32, 64, 128)
 """Channels of a head that flash-linear-attention's kernel takes."""
 STEPS = 576
 RANK = 32
-"""Channels between a token and the line that it reflects along."""
+"""Rank of the projection to w."""
 WINDOW = 3
-"""Tokens that the convolution of that line sees."""
+"""Width of w's convolution."""
 
 
 @MIXERS.register("path_attention")
 class PaTHAttention(Mixer):
-    """Attention without positions, whose keys every later token turns (Yang et al., 2025, arXiv 2505.16381).
+    """Attention whose keys are transformed by every later token (Yang et al., 2025).
 
-    A token's matrix I - beta w w^T has a low-rank line w, convolved over three tokens and normalised in each head, as in
-    flash-linear-attention (`fla/layers/path_attn.py`), but with a bias in the convolution. beta is in (0, 2) as published, or with
-    `eigenvalues` positive in (0, 1), where no token is a reflection. The forget gate of PaTH-FoX is left out. There is no window: past
-    keys keep what the tokens between did to them, which a window would have to keep too.
+    w is a low-rank projection, convolved and normalised in each head (flash-linear-attention, `fla/layers/path_attn.py`); here the
+    convolution has a bias. beta is in (0, 2) as published, or in (0, 1) with `eigenvalues` positive. The forget gate of PaTH-FoX is
+    left out. There is no window, since past keys depend on all later tokens.
     """
 
     uses = frozenset({"num_attention_heads", "eigenvalues"})
     eigenvalues = "signed"
+    state_flops = 4.0  # as attention, and a transformation of every earlier key
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
@@ -69,16 +68,12 @@ class PaTHAttention(Mixer):
             part.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
             for part in (*self.qkv_proj(x).chunk(3, dim=-1), w)
         )
-        w = F.normalize(
-            w.float(), dim=-1
-        )  # in float32: a rounded line is no unit vector, and a reflection along it none
+        w = F.normalize(w.float(), dim=-1)  # in float32: rounded, w is no unit vector, and H no reflection
         beta = self.beta_max * torch.sigmoid(self.beta_proj(x).float()).transpose(1, 2)
-        if cache is None:
-            y, _ = attend(q, k, v, w, beta)
-        else:
-            keys, values, real = cache.turned_keys(self.layer)
-            y, keys = attend(q, k, v, w, beta, keys, values, real)
-            cache.turn_keys(keys, v, self.layer)
+        past = (None, None, None) if cache is None else cache.transformed_keys(self.layer)
+        y, keys = compute("path_attention", v.dtype, q, k, v, w, beta, *past)
+        if cache is not None:
+            cache.replace_keys(keys, v, self.layer)
         return self.out_proj(y.to(x.dtype).transpose(1, 2).flatten(2))
 
     def operations(self) -> list[Use]:
@@ -86,10 +81,6 @@ class PaTHAttention(Mixer):
 
     def state_floats(self) -> tuple[int, int]:
         return 0, 2 * self.heads * self.head_dim
-
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count as attention for keys and values, and the turning of every earlier key along w."""
-        return 0.0, 2.0 * self.state_floats()[1] + 4.0 * self.heads * self.head_dim
 
 
 def attend_chunked(
@@ -103,76 +94,55 @@ def attend_chunked(
     real: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Attend in chunks: q, k, w (B, H, T, K), w of length 1, v (B, H, T, V), beta (B, H, T).
+    """Attend in chunks, and transform all keys.
 
-    `keys` (B, H, P, K), as earlier tokens left them, and `values` (B, H, P, V); `real` (B, 1, 1, P): which are no padding, by default
-    all. Returns outputs (B, H, T, V) and all keys (B, H, P + T, K) after the last token.
+    q, k, w (B, H, T, K), |w| = 1, v (B, H, T, V), beta (B, H, T). `keys` (B, H, P, K), transformed by earlier tokens, and `values` (B,
+    H, P, V); `real` (B, 1, 1, P): those that are no padding, by default all. Returns (B, H, T, V) and (B, H, P + T, K).
 
-    With L = (I + tril(diag(beta) W W^T, -1))^-1 of a chunk, H_1 ... H_i q_i is the row i of Q - tril(Q W^T) L diag(beta) W, and
-    k_j^T H_{j+1} ... H_i q_i the element (i, j) of tril(Q K^T) - tril(Q W^T) L tril(diag(beta) W K^T, -1).
+    With L = (I + tril(diag(beta) W W^T, -1))^-1 of a chunk, H_1 ... H_i q_i is row i of Q - tril(Q W^T) L diag(beta) W, and k_j^T
+    H_{j+1} ... H_i q_i is element (i, j) of tril(Q K^T) - tril(Q W^T) L tril(diag(beta) W K^T, -1).
     """
     steps, width = q.shape[2:]
     past = 0 if keys is None else keys.shape[2]
-    # (B, H, chunks, S, K), padded: nothing is turned; what they read is dropped, and nobody reads them.
+    # (B, H, chunks, S, K), padded: beta = 0 changes no key, and outputs of padding are dropped.
     q, k, v, w, beta = in_chunks(chunk, 2, q * width**-0.5, k, v, w, beta)
     all_values, size = v.flatten(2, 3), k.shape[3]
     all_values = all_values if values is None else torch.cat([values, all_values], 2)
     scaled_lines = beta[..., None] * w
 
-    until = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()
-    before = until.tril(-1)
-    right = torch.cat([scaled_lines, scaled_lines @ k.transpose(-1, -2) * before], -1)
-    turned = torch.linalg.solve_triangular(
-        scaled_lines @ w.transpose(-1, -2) * before, right, upper=False, unitriangular=True
+    causal = torch.ones(size, size, dtype=q.dtype, device=q.device).tril()
+    strict = causal.tril(-1)
+    right_side = torch.cat([scaled_lines, scaled_lines @ k.transpose(-1, -2) * strict], -1)
+    solved = torch.linalg.solve_triangular(
+        scaled_lines @ w.transpose(-1, -2) * strict, right_side, upper=False, unitriangular=True
     )
-    over, inside = turned.split([width, size], -1)  # L diag(beta) W, and L tril(diag(beta) W K^T, -1)
-    by_path = q @ w.transpose(-1, -2) * until
-    own_scores = (q @ k.transpose(-1, -2) - by_path @ inside).masked_fill(until == 0, float("-inf"))
-    from_start = q - by_path @ over
-    at_end = k - inside.transpose(-1, -2) @ w
+    solved_w, solved_k = solved.split([width, size], -1)  # L diag(beta) W, and L tril(diag(beta) W K^T, -1)
+    reflected = q @ w.transpose(-1, -2) * causal
+    own_scores = (q @ k.transpose(-1, -2) - reflected @ solved_k).masked_fill(causal == 0, float("-inf"))
+    from_start = q - reflected @ solved_w
+    at_end = k - solved_k.transpose(-1, -2) @ w
 
     if keys is None:
         keys = k.new_zeros(*k.shape[:2], 0, width)
     outputs = []
-    # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
-    for number, parts in enumerate(zip(*(x.unbind(2) for x in (from_start, own_scores, over, w, at_end)))):
-        query, scores, over_chunk, lines, new = parts
+    # Unbound at once: an index's backward pass would fill a tensor of the whole sequence for every chunk.
+    for number, parts in enumerate(zip(*(x.unbind(2) for x in (from_start, own_scores, solved_w, w, at_end)))):
+        query, scores, removal, lines, new = parts
         earlier = query @ keys.transpose(-1, -2)
         if real is not None:
             earlier = torch.cat([earlier[..., :past].masked_fill(~real, float("-inf")), earlier[..., past:]], -1)
         weights = torch.cat([earlier, scores], -1).softmax(-1)
         outputs.append(weights @ all_values[:, :, : past + (number + 1) * size])
-        keys = torch.cat([keys - (keys @ over_chunk.transpose(-1, -2)) @ lines, new], 2)
+        keys = torch.cat([keys - (keys @ removal.transpose(-1, -2)) @ lines, new], 2)
     return torch.cat(outputs, 2)[:, :, :steps], keys[:, :, : past + steps]
-
-
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    w: Tensor,
-    beta: Tensor,
-    keys: Tensor | None = None,
-    values: Tensor | None = None,
-    real: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Attend in the fastest form for these inputs, shapes as in `attend_chunked`.
-
-    Returns outputs, in float32 without a kernel, and keys in float32: turned anew with every token, they would add up rounding errors.
-    """
-    fast = kernel("path_attention", v.dtype, q, k, v, w, beta, keys, values, real)
-    if fast is not None:
-        return fast(q, k, v, w, beta, keys, values, real)
-    with torch.autocast(q.device.type, enabled=False):
-        return attend_chunked(q.float(), k.float(), v.float(), w.float(), beta.float(), keys, values, real)
 
 
 def _parallel(
     function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
-    """Call the kernel: time before heads, w and beta in float32; keys come back in k's precision.
+    """Call the kernel, with time before heads.
 
-    Between chunks it always has w in float16, so in float32 wide heads are too far from the reference.
+    It holds w in float16 between chunks; for wide heads in float32 its error exceeds the limit.
     """
     q, k, v = (x.to(v.dtype).transpose(1, 2).contiguous() for x in (q, k, v))
     w, beta = (x.float().transpose(1, 2).contiguous() for x in (w, beta))
@@ -181,12 +151,10 @@ def _parallel(
 
 
 def _fits(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, keys: Any, values: Any, real: Any) -> bool:
-    """Say if the kernel fits: it takes no earlier keys."""
     return q.shape[2] > 1 and keys is None and q.shape[-1] in WIDTHS and v.shape[-1] in WIDTHS
 
 
 def _example(draw: Draw, width: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernel, w normalised and in float32 as from the mixer."""
     q, k, v = (draw.normal(1, 1, STEPS, width) for _ in range(3))
     w = F.normalize(draw.normal(1, 1, STEPS, width, dtype=torch.float32), dim=-1)
     return q, k, v, w, 2 * draw.uniform(1, 1, STEPS), None, None, None

@@ -1,4 +1,4 @@
-"""The classic gated recurrences, through PyTorch's modules."""
+"""Classic gated recurrences, computed by PyTorch's modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 CUDNN_WITH_BF16 = 91300
-"""The first version of cuDNN with recurrent layers in bfloat16; before it PyTorch takes a launch for every token there."""
+"""First version of cuDNN with recurrent layers in bfloat16; before it, PyTorch launches a kernel per token."""
 
 
 class Recurrent(Mixer):
@@ -47,7 +47,6 @@ class Recurrent(Mixer):
 
 
 def has_bf16() -> bool:
-    """Say if this cuDNN has recurrent layers in bfloat16."""
     return (torch.backends.cudnn.version() or 0) >= CUDNN_WITH_BF16
 
 

@@ -2,12 +2,12 @@
 
     S_t = diag(w_t) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T,    o_t = S_t^T r_t
 
-Peng et al., "RWKV-7 Goose with expressive dynamic state evolution", 2025 (arXiv 2503.14456): its wkv is S transposed. With a = -kappa
-and b = kappa * alpha, for a removal key kappa of length 1 and a learning rate alpha of every channel, its transition is
-diag(w) - kappa^T (alpha * kappa). Chunks are solved as for the delta rule; here each channel of a key decays by itself.
+Peng et al., "RWKV-7 Goose with expressive dynamic state evolution", 2025 (arXiv 2503.14456); its wkv is S transposed. a = -kappa and b
+= kappa * alpha, with a removal key kappa of length 1 and a learning rate alpha per channel. Chunks are solved as for the delta rule,
+with a decay per key channel.
 
-Letters: `r` receptance, `g` the logarithm of the decay w, `k` and `v` keys and values, `a` and `b` what is removed and where it goes.
-Shapes: B batch, H heads, T time, K and V a head's key and value channels, S a chunk's length.
+Letters: `r` receptance, `g` log of the decay w, `k` and `v` keys and values. Shapes: B batch, H heads, T time, K and V a head's key and
+value channels, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
 from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
 
 if TYPE_CHECKING:
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from remedy.models.decoder_config import DecoderConfig
 
 CHUNK = 32
-"""Tokens a chunk holds."""
+"""Tokens in a chunk."""
 LOWEST = -math.exp(-0.5)
-"""The fastest decay of a token, as a logarithm. The chunked form divides by decays over half a chunk: e^10 at this one."""
+"""Lowest log decay of a token, so that decays over half a chunk, by which `wkv_chunked` divides, are at least e^-10."""
 WIDEST = 256
 """The widest keys and values of a head that flash-linear-attention's kernels take."""
 STEPS = 128
 SHIFTED = ("r", "w", "k", "v", "a", "g")
-"""What each sees of the token before: receptance, decay, key, value, in-context learning rate, gate."""
+"""Inputs with token shift: receptance, decay, key, value, learning rate, gate."""
 
 
 class LowRank(nn.Module):
-    """A projection (..., D) -> (..., D) through `scale` sqrt(D) channels, rounded to a multiple of 32, at least 32.
+    """A projection (..., D) -> (..., D) through few channels, starting as its bias.
 
-    The first weights are zero, so it starts as its bias; the second are orthogonal, of length 0.1.
+    The rank is `scale` sqrt(D), rounded to a multiple of 32, at least 32.
     """
 
     def __init__(
@@ -61,18 +61,17 @@ class LowRank(nn.Module):
 
 @MIXERS.register("rwkv7")
 class RWKV7(Mixer):
-    """Token shift, low-rank decay w, learning rate a and gate, the generalised delta rule (`wkv`), head norm, bonus and gate.
+    """RWKV-7 time mixing: token shift, low-rank gates, `wkv`, head norm and bonus.
 
-    With k the key and kappa = k * k_k, normalised in each head, k (1 + k_a (a - 1)) is written and what lies along kappa removed. w
-    is in (exp(-e^-0.5), 1) = (0.545, 1) and a in (0, 1), so the transition diag(w) - kappa^T (a * kappa) has eigenvalues between
-    -0.455 and 1: it is similar to the symmetric diag(w) - z^T z with z = sqrt(a) * kappa. Ranks and initial values are the authors'
-    (RWKV-LM, v7; `fla/layers/rwkv7.py`).
-
-    Unlike the paper's, it has no value residual, which would cross layers, and the MLP is the decoder's.
+    With kappa = k * k_k, normalised in each head, k (1 + k_a (a - 1)) is written and the content along kappa removed. w is in
+    (exp(-e^-0.5), 1) = (0.545, 1) and a in (0, 1), so the transition diag(w) - kappa^T (a * kappa) has eigenvalues in (-0.455, 1): it
+    is similar to diag(w) - z^T z with z = sqrt(a) * kappa. Ranks and initial values are the authors' (RWKV-LM, v7;
+    `fla/layers/rwkv7.py`). The value residual, which would cross layers, is left out.
     """
 
     uses = frozenset({"num_attention_heads"})
     undecayed = frozenset({*(f"shift_{name}" for name in SHIFTED), "k_k", "k_a", "r_k"})
+    state_flops = 9.0  # removal, its addition, writing, output (2 each), decay
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__(config, layer)
@@ -89,11 +88,10 @@ class RWKV7(Mixer):
             self.register_parameter(f"shift_{name}", nn.Parameter(torch.empty(width)))
         self.k_k, self.k_a = nn.Parameter(torch.empty(width)), nn.Parameter(torch.full((width,), 1.02))
         self.r_k = nn.Parameter(torch.full((self.heads, self.head_dim), -0.04))
-        self._begin(layer, config.num_hidden_layers)
+        self._initialise(layer, config.num_hidden_layers)
 
     @torch.no_grad()
-    def _begin(self, layer: int, layers: int) -> None:
-        """Set initial values that differ by channel and layer."""
+    def _initialise(self, layer: int, layers: int) -> None:
         width = len(self.k_k)
         channel = torch.arange(width)
         position = channel / (width - 1)
@@ -108,17 +106,17 @@ class RWKV7(Mixer):
         self.out_norm.weight.fill_(((layer + 1) / layers) ** 0.7)
 
     def forward(self, x: Tensor, cache: MixerCache | None = None) -> Tensor:
-        before = self._before(x, cache) - x
-        shifted = {name: x + before * getattr(self, f"shift_{name}") for name in SHIFTED}
+        difference = self._previous(x, cache) - x
+        shifted = {name: x + difference * getattr(self, f"shift_{name}") for name in SHIFTED}
         r, k, v = self.r_proj(shifted["r"]), self.k_proj(shifted["k"]), self.v_proj(shifted["v"])
-        # In float32: a rounded decay is another one at every step.
+        # In float32, since errors of decays are multiplied over the tokens.
         g = LOWEST * torch.sigmoid(self.w_lora(shifted["w"]).float())
         rate = torch.sigmoid(self.a_lora(shifted["a"]).float())
         removed = F.normalize(self._heads((k * self.k_k).float()), dim=-1)
         k = k * (1 + (rate - 1) * self.k_a).to(k.dtype)
         r, g, k, v, rate = (self._heads(part) for part in (r, g, k, v, rate))
         state = self.read_state(cache)
-        y, state = wkv(r, g, k, v, -removed, removed * rate, state)
+        y, state = compute("wkv", v.dtype, r, g, k, v, -removed, removed * rate, state)
         self.write_state(cache, state)
         y = self.out_norm(y.to(x.dtype).transpose(1, 2).flatten(0, 1).flatten(1)).view_as(x)
         r, k, v = (part.transpose(1, 2) for part in (r, k, v))
@@ -135,28 +133,22 @@ class RWKV7(Mixer):
     def state_floats(self) -> tuple[int, int]:
         return self.heads * self.head_dim**2, 0
 
-    def sequence_flops(self) -> tuple[float, float]:
-        """Count per number of the state: removal, its addition, writing (2 each), a decay, an output (2)."""
-        return 9.0 * self.state_floats()[0], 0.0
-
-    def _before(self, x: Tensor, cache: MixerCache | None) -> Tensor:
-        """Return the token before each, (B, T, D): zero before the first, or the cache's last."""
+    def _previous(self, x: Tensor, cache: MixerCache | None) -> Tensor:
         if cache is None:
             return F.pad(x, (0, 0, 1, -1))
-        read = cache.update_conv_state(x.transpose(1, 2), self.layer, conv_kernel_size=1)
-        return F.pad(read, (1, -1))[..., -x.shape[1] :].transpose(1, 2)
+        window = cache.update_conv_state(x.transpose(1, 2), self.layer, conv_kernel_size=1)
+        return F.pad(window, (1, -1))[..., -x.shape[1] :].transpose(1, 2)
 
     def _heads(self, x: Tensor) -> Tensor:
-        """Reshape (B, T, D) to (B, H, T, K)."""
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
 
 
 def wkv_recurrent(
     r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the defining recurrence: r, g, k, a, b (B, H, T, K), v (B, H, T, V), state (B, H, K, V).
+    """Compute the recurrence; returns outputs (B, H, T, V) and the final state.
 
-    Returns outputs (B, H, T, V) and the final state.
+    r, g, k, a, b (B, H, T, K), v (B, H, T, V), state (B, H, K, V).
     """
     if state is None:
         state = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
@@ -179,58 +171,44 @@ def wkv_chunked(
     state: Tensor | None = None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in parallel inside chunks; g from `LOWEST` to 0.
+    """Compute `wkv_recurrent` in parallel inside chunks; g is in [`LOWEST`, 0].
 
-    With c_t the decay from the chunk's start to t, what a removes, u_t = S_{t-1}^T a_t, satisfies
-    (I - tril(A B^T, -1)) u = tril(A K^T, -1) V + (a_t c_{t-1})^T S_0, where A has the rows a_t c_{t-1} and B, K those of b_s / c_s
-    and k_s / c_s. Decays count from the chunk's middle, so that no product or quotient leaves float32.
+    With c_t the decay since the chunk's start, the removed u_t = S_{t-1}^T a_t satisfies (I - tril(A B^T, -1)) u = tril(A K^T, -1) V +
+    (a_t c_{t-1})^T S_0, where A has rows a_t c_{t-1}, B rows b_s / c_s and K rows k_s / c_s. Decays count from the chunk's middle, to
+    stay within float32.
     """
     steps = k.shape[2]
-    # (B, H, chunks, S, K or V), padded: nothing decays, is removed or written.
+    # (B, H, chunks, S, K or V), padded: no decay, nothing removed or written.
     r, g, k, v, a, b = in_chunks(chunk, 2, r, g, k, v, a, b)
     size = k.shape[3]
 
     total = g.cumsum(-2)
     last = total[..., -1:, :]
-    middle = total[..., size // 2, None, :].detach()  # it cancels
-    by_then, since = (total - middle).exp(), (middle - total).exp()
-    until = torch.ones(size, size, dtype=k.dtype, device=k.device).tril()
-    seen = torch.cat([a * (total - g - middle).exp(), r * by_then], -2)
-    products = seen @ torch.cat([b * since, k * since], -2).transpose(-1, -2)
+    middle = total[..., size // 2, None, :].detach()  # it cancels in the result
+    decay_to, decay_from = (total - middle).exp(), (middle - total).exp()
+    causal = torch.ones(size, size, dtype=k.dtype, device=k.device).tril()
+    readers = torch.cat([a * (total - g - middle).exp(), r * decay_to], -2)
+    products = readers @ torch.cat([b * decay_from, k * decay_from], -2).transpose(-1, -2)
     (removed_of_b, removed_of_k), (read_of_b, read_of_k) = (
         (part * mask).chunk(2, dim=-1)
-        for part, mask in zip(products.chunk(2, dim=-2), (until.tril(-1).repeat(1, 2), until.repeat(1, 2)))
+        for part, mask in zip(products.chunk(2, dim=-2), (causal.tril(-1).repeat(1, 2), causal.repeat(1, 2)))
     )
     from_start = torch.cat([removed_of_k @ v, a * (total - g).exp()], -1)
     solved = torch.linalg.solve_triangular(-removed_of_b, from_start, upper=False, unitriangular=True)
-    u, of_state = solved.split([v.shape[-1], k.shape[-1]], dim=-1)  # what is removed is u + known S_0
+    u, of_state = solved.split([v.shape[-1], k.shape[-1]], dim=-1)  # removed: u + of_state S_0
     own_outputs = read_of_k @ v
     to_end = (torch.cat([b, k], -2) * (last - total).exp().repeat(1, 1, 1, 2, 1)).transpose(-1, -2)
 
     if state is None:
         state = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
     outputs = []
-    # Unbound at once: the backward pass of an index would fill a tensor as long as the whole sequence for every chunk.
+    # Unbound at once: an index's backward pass would fill a tensor of the whole sequence for every chunk.
     parts = (r * total.exp(), read_of_b, own_outputs, u, of_state, to_end, v, last.exp().transpose(-1, -2))
     for query, of_b, output, removed, by_state, ends, values, decay in zip(*(x.unbind(2) for x in parts)):
         removed = removed + by_state @ state
         outputs.append(query @ state + of_b @ removed + output)
         state = decay * state + ends @ torch.cat([removed, values], -2)
     return torch.cat(outputs, dim=2)[:, :, :steps], state
-
-
-def wkv(
-    r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Compute in the fastest form for these inputs, shapes as in `wkv_recurrent`.
-
-    Returns outputs and the final state in float32. Kernels compute in the precision of `v`, the reference in float32.
-    """
-    fast = kernel("wkv", v.dtype, r, g, k, v, a, b, state)
-    if fast is not None:
-        return fast(r, g, k, v, a, b, state)
-    with torch.autocast(v.device.type, enabled=False):  # errors of half precision would add up over the tokens
-        return _reference(r.float(), g.float(), k.float(), v.float(), a.float(), b.float(), state)
 
 
 def _reference(
@@ -242,11 +220,10 @@ def _reference(
 def _chunk(
     function: Callable[..., Any], r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Any
 ) -> Any:
-    """Call the kernel: time before heads, all but the decay in v's precision."""
     parts = [x.to(v.dtype).transpose(1, 2).contiguous() for x in (r, k, v, a, b)]
     decay = g.float().transpose(1, 2).contiguous()
-    given = {"scale": 1.0, "initial_state": state, "output_final_state": True, "lower_bound": LOWEST}
-    y, last = function(parts[0], decay, *parts[1:], **given)
+    options = {"scale": 1.0, "initial_state": state, "output_final_state": True, "lower_bound": LOWEST}
+    y, last = function(parts[0], decay, *parts[1:], **options)
     return y.transpose(1, 2), last
 
 
@@ -255,7 +232,6 @@ def _fits(r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, stat
 
 
 def _example(draw: Draw, keys: int, values: int) -> tuple[Any, ...]:
-    """Draw two chunks of the kernel, removal keys normalised and in float32 as from the mixer."""
     removed = F.normalize(draw.normal(1, 2, STEPS, keys, dtype=torch.float32), dim=-1)
     g, rate = LOWEST * draw.uniform(1, 2, STEPS, keys), draw.uniform(1, 2, STEPS, keys)
     r, k = draw.normal(1, 2, STEPS, keys), draw.normal(1, 2, STEPS, keys)

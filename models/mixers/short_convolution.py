@@ -18,7 +18,7 @@ Activation = Literal["silu"] | None
 
 
 class ShortConvolution(nn.Module):
-    """A depthwise convolution over the last `kernel` tokens, with SiLU unless `activation` is None; (B, T, C)."""
+    """A depthwise convolution (B, T, C) over the last `kernel` tokens, then `activation`."""
 
     def __init__(self, channels: int, layer: int, kernel: int = 4, activation: Activation = "silu") -> None:
         super().__init__()
@@ -39,7 +39,6 @@ class ShortConvolution(nn.Module):
         return _convolved(window, weight, bias, self.activation)
 
     def operations(self) -> list[Use]:
-        """List what kernels of other packages may compute."""
         return [Use("short_convolution", (self.conv1d.out_channels, self.kernel, int(self.activation is not None)))]
 
 
@@ -48,21 +47,21 @@ def _reference(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) 
 
 
 def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    """Convolve T tokens and those before them, (B, kernel - 1 + T, C)."""
+    """Convolve T tokens after earlier ones, (B, kernel - 1 + T, C)."""
     steps = window.shape[1] - weight.shape[1] + 1
-    if window.device.type == "cpu":  # where a product for each of the few places is quicker
+    if window.device.type == "cpu":  # a product per offset is faster there
         mixed = bias
         for offset, by_channel in enumerate(weight.unbind(1)):
             mixed = torch.addcmul(mixed, window[:, offset : offset + steps], by_channel)
-        mixed = mixed.to(window.dtype)  # weights stay in float32 under autocast, and would make it so
+        mixed = mixed.to(window.dtype)  # under autocast, float32 weights made it float32
     else:
         mixed = F.conv1d(window.transpose(1, 2), weight[:, None], bias, groups=len(weight)).transpose(1, 2)
     return F.silu(mixed) if activation == "silu" else mixed
 
 
 def _compiled(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    """Call causal-conv1d: its channels-last kernel needs counts and strides divisible by 8."""
     dtype, x = x.dtype, x.transpose(1, 2)
+    # Its channels-last form needs counts and strides divisible by 8.
     if x.shape[1] % 8 or x.stride(0) % 8 or x.stride(2) % 8:
         x = x.contiguous()
     y: Tensor = function(x, weight.to(dtype), bias.to(dtype), activation=activation)
@@ -74,13 +73,12 @@ def _triton(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tenso
     return y
 
 
-def _any(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> bool:
+def _is_sequence(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> bool:
     return x.shape[1] > 1
 
 
 def _example(draw: Draw, channels: int, kernel: int, activated: int) -> tuple[Any, ...]:
-    """Draw a part of a projection's columns, as the state-space mixers pass it."""
-    x = draw.normal(1, 128, channels + 4)[..., :channels]
+    x = draw.normal(1, 128, channels + 4)[..., :channels]  # part of a projection, as in the state-space mixers
     weight, bias = draw.normal(channels, kernel), draw.normal(channels)
     return x, weight, bias, "silu" if activated else None
 
@@ -90,7 +88,7 @@ OPERATIONS["short_convolution"] = Operation(
     widths=lambda x, weight, bias, activation: (*weight.shape, int(activation is not None)),
     example=_example,
     kernels=(
-        Kernel("causal_conv1d.causal_conv1d_fn", _compiled, _any),
-        Kernel("fla.modules.causal_conv1d.causal_conv1d", _triton, _any),
+        Kernel("causal_conv1d.causal_conv1d_fn", _compiled, _is_sequence),
+        Kernel("fla.modules.causal_conv1d.causal_conv1d", _triton, _is_sequence),
     ),
 )

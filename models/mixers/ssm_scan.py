@@ -1,8 +1,8 @@
-"""The recurrences of state-space mixers, h_t = a_t h_{t-1} + step_t b_t u_t^T and y_t = c_t h_t.
+"""Scans of state-space mixers: h_t = a_t h_{t-1} + step_t b_t u_t^T.
 
-The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters are the papers': `u` inputs,
-`step` step sizes (Delta), `a` rates A (negative), `b` and `c` input and output maps, `h` the state. Shapes: B batch, T time, D
-channels, H heads, P channels of a head, N the state's dimension, S a chunk's length.
+The output is y_t = c_t h_t. The transition a_t is exp(step_t A), in (0, 1), or with `signed` 2 exp(step_t A) - 1, in (-1, 1). Letters:
+`u` inputs, `step` step sizes (Delta), `a` rates A (negative), `b` and `c` input and output maps, `h` the state. Shapes: B batch, T
+time, D channels, H heads, P channels of a head, N state dimension, S a chunk's length.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, kernel
+from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, compute
 from remedy.models.mixers.base import in_chunks
 
 CHUNK = 64
 WIDEST = 256
-"""The largest state dimension that mamba-ssm's kernels take."""
+"""Largest state dimension of mamba-ssm's kernels."""
 ELEMENTS = 1 << 26
-"""Numbers of a state over all tokens that the elementwise scan holds at a time: 256 MiB, a few times over."""
+"""Numbers of a state over all tokens in one call of the elementwise scan: 256 MiB per tensor."""
 STEPS = 128
 SMALLEST = 1e-6
-"""A transition nearer to zero than this counts as this: its logarithm is taken."""
+"""Smallest size of a signed transition, whose logarithm is taken."""
 
 
 class _SelectiveScan(torch.autograd.Function):
-    """A scan token by token, all else in parallel.
+    """A scan token by token, with its own backward pass.
 
-    It has a backward pass of its own: automatic differentiation keeps six tensors a token, and takes twenty times as long on a CPU.
+    Automatic differentiation keeps six tensors per token, and is twenty times slower on a CPU.
     """
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, h: Tensor) -> Any:
-        """Scan u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N); return y and the last h."""
+        """Scan over time; returns y and the last h.
+
+        u, step (T, B, D); a (D, N) or (B, D, N); b, c (T, B, N); h (B, D, N).
+        """
         states = u.new_empty(u.shape[0], *h.shape)
         weighted, first = step * u, h
         for t in range(u.shape[0]):
@@ -62,7 +65,7 @@ class _SelectiveScan(torch.autograd.Function):
             grad_weighted[t] = (grad_h @ b[t, :, :, None]).squeeze(-1)
             grad_b[t] = (weighted[t, :, None, :] @ grad_h).squeeze(1)
             before = states[t - 1] if t else first
-            exponent = grad_h * before * decay  # gradient of step * a, but for the 2 of the signed form
+            exponent = grad_h * before * decay  # gradient of step * a, without the signed form's factor 2
             grad_step[t] = (exponent * a).sum(-1)
             grad_a += (exponent * step[t, :, :, None]).sum_to_size(a.shape)
             grad_h = grad_h * (2 * decay - 1 if ctx.signed else decay)
@@ -74,27 +77,25 @@ class _SelectiveScan(torch.autograd.Function):
 def selective_scan(
     u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute Mamba's scan: u, step (B, T, D), a (D, N) or by row (B, 1, D, N), b, c (B, T, N), state (B, D, N).
+    """Compute Mamba's scan by a kernel or in PyTorch.
 
-    Returns y (B, T, D) and the last state, without a gradient where mamba-ssm's kernel computes it.
+    u, step (B, T, D), a (D, N) or (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state, without
+    gradient from mamba-ssm's kernel.
     """
-    fast = kernel("selective_scan", u.dtype, u, step, a, b, c, signed, state)
-    if fast is not None:
-        return fast(u, step, a, b, c, signed, state)
     if u.shape[1] > 1:
-        with torch.autocast(u.device.type, enabled=False):
-            return scan_by_token(u.float(), step.float(), a, b.float(), c.float(), signed, state)
+        result: tuple[Tensor, Tensor] = compute("selective_scan", u.dtype, u, step, a, b, c, signed, state)
+        return result
     u, step, b, c = (x[:, 0].float() for x in (u, step, b, c))
     decay = torch.exp(step[..., None] * _rates(a))
-    arriving = (step * u)[..., None] * b[:, None, :]
-    state = arriving if state is None else (2 * decay - 1 if signed else decay) * state + arriving
+    added = (step * u)[..., None] * b[:, None, :]
+    state = added if state is None else (2 * decay - 1 if signed else decay) * state + added
     return (state @ c[..., None]).transpose(1, 2), state
 
 
 def scan_by_token(
     u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in PyTorch, in the precision of the inputs."""
+    """Compute `selective_scan` in PyTorch, in the precision of the inputs."""
     by_time = [x.transpose(0, 1).contiguous() for x in (u, step, b, c)]
     state = u.new_zeros(u.shape[0], *a.shape[-2:]) if state is None else state
     y, last = _SelectiveScan.apply(by_time[0], by_time[1], _rates(a), by_time[2], by_time[3], signed, state)
@@ -102,30 +103,7 @@ def scan_by_token(
 
 
 def _rates(a: Tensor) -> Tensor:
-    """Return rates (D, N), or (B, D, N) from (B, 1, D, N)."""
     return a if a.ndim == 2 else a.squeeze(1)
-
-
-def state_space_duality(
-    u: Tensor,
-    step: Tensor,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor,
-    signed: bool,
-    state: Tensor | None = None,
-    chunk: int = CHUNK,
-) -> tuple[Tensor, Tensor]:
-    """Compute Mamba-2's scan: u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P).
-
-    Returns y (B, T, H, P) and the last state. Inside a chunk y = ((c b^T) * D) (step u) with D_ts the product of the transitions from
-    s + 1 to t (Dao & Gu, 2024, section 6): the exponential of summed logarithms, times a product of signs.
-    """
-    fast = kernel("state_space_duality", u.dtype, u, step, a, b, c, signed, state)
-    if fast is not None:
-        return fast(u, step, a, b, c, signed, state)
-    with torch.autocast(u.device.type, enabled=False):
-        return chunked_duality(u.float(), step.float(), a, b.float(), c.float(), signed, state, chunk)
 
 
 def log_transition(exponent: Tensor, signed: bool) -> tuple[Tensor, Tensor | None]:
@@ -147,38 +125,42 @@ def chunked_duality(
     state: Tensor | None,
     chunk: int = CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in PyTorch, in the precision of the inputs."""
+    """Compute Mamba-2's scan in PyTorch, in the precision of the inputs.
+
+    u (B, T, H, P), step (B, T, H), a (H,) or (B, 1, H), b, c (B, T, N), state (B, H, N, P). Returns y (B, T, H, P) and the last state.
+    Inside a chunk y = ((c b^T) * D) (step u), where D_ts is the product of the transitions from s + 1 to t (Dao & Gu, 2024, section 6).
+    """
     steps = u.shape[1]
     g, sign = log_transition(step * a, signed)
     q, k, v = c[:, :, None], b[:, :, None], step[..., None] * u
-    q, k, v, g, sign = in_chunks(chunk, 1, q, k, v, g, sign)  # padded: nothing comes in and nothing decays
+    q, k, v, g, sign = in_chunks(chunk, 1, q, k, v, g, sign)  # padded: no input, no decay
     q, k, v = (x.permute(0, 3, 1, 2, 4) for x in (q, k, v))  # (B, H, chunks, S, N or P)
     total, size = g.permute(0, 3, 1, 2).cumsum(-1), v.shape[3]
     between = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp()
     between = between * torch.ones(size, size, device=v.device).tril()
     from_start, to_end = total.exp(), (total[..., -1:] - total).exp()
     if sign is not None:
-        signs = sign.where(sign != 0, 1.0).permute(0, 3, 1, 2).cumprod(-1)  # of padding, 1
+        signs = sign.where(sign != 0, 1.0).permute(0, 3, 1, 2).cumprod(-1)  # 1 on padding
         between = between * (signs[..., :, None] * signs[..., None, :])
         from_start, to_end = from_start * signs, to_end * (signs[..., -1:] * signs)
     within = ((q @ k.transpose(-1, -2)) * between) @ v
-    brought = (k * to_end[..., None]).transpose(-1, -2) @ v  # (B, H, chunks, N, P)
+    chunk_states = (k * to_end[..., None]).transpose(-1, -2) @ v  # (B, H, chunks, N, P)
     if state is None:
-        state = torch.zeros_like(brought[:, :, 0])
+        state = torch.zeros_like(chunk_states[:, :, 0])
     before = []
-    for decay, arriving in zip(from_start[..., -1, None, None].unbind(2), brought.unbind(2)):
+    for decay, added in zip(from_start[..., -1, None, None].unbind(2), chunk_states.unbind(2)):
         before.append(state)
-        state = decay * state + arriving
+        state = decay * state + added
     y = within + (q * from_start[..., None]) @ torch.stack(before, dim=2)
     return y.flatten(2, 3)[:, :, :steps].transpose(1, 2), state
 
 
-# Kernels of other packages. None has negative transitions, and none needs any: with s_t the product of the signs up to t, s_t h_t has
-# the transition |a_t| and the input s_t x_t, and what is read of it is multiplied by s_t again.
+# Kernels of other packages have no negative transitions. With s_t the product of the signs up to t, s_t h_t has the transition |a_t|
+# and the input s_t x_t, and outputs are multiplied by s_t again.
 
 
 def _mamba(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, *_: Any) -> Any:
-    """Call mamba-ssm in float32: it uses no tensor cores, so this loses none."""
+    # In float32, which costs no speed: mamba-ssm uses no tensor cores.
     first, second, third, fourth = (x.float().transpose(1, 2).contiguous() for x in (u, step, b, c))
     y, last = function(first, second, a.contiguous(), third, fourth, return_last_state=True)
     return y.transpose(1, 2), last
@@ -189,7 +171,7 @@ def _elementwise(
 ) -> tuple[Tensor, Tensor]:
     """Scan every number of the state on its own, h_t = a_t h_{t-1} + x_t.
 
-    The kernel keeps several tensors as large as the state over all tokens: channels go in groups, whose backward pass recomputes them.
+    To save memory, groups of channels are recomputed in the backward pass.
     """
     u, step, b, c = (x.float() for x in (u, step, b, c))
     channels = max(1, min(u.shape[-1], ELEMENTS // (u.shape[0] * u.shape[1] * a.shape[-1])))
@@ -197,10 +179,10 @@ def _elementwise(
 
     def scan(u: Tensor, step: Tensor, a: Tensor, state: Tensor | None, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         exponent, sign = log_transition(step[..., None] * a, signed)
-        arriving = (step * u)[..., None] * b[:, :, None, :]
+        added = (step * u)[..., None] * b[:, :, None, :]
         start = state.flatten(1).contiguous() if state is not None else None
         signs = sign.cumprod(1) if sign is not None else torch.ones((), device=u.device)
-        h, _ = function((signs * arriving).flatten(2), exponent.flatten(2), start, output_final_state=False)
+        h, _ = function((signs * added).flatten(2), exponent.flatten(2), start, output_final_state=False)
         h = signs * h.unflatten(2, a.shape[-2:])
         return (h @ c[:, :, :, None]).squeeze(-1), h[:, -1]
 
@@ -218,57 +200,52 @@ def _duality(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b
 def _simple_attention(
     function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
 ) -> tuple[Tensor, Tensor]:
-    """Compute linear attention with one decay a head: c queries, b keys (expanded to heads), step times u values."""
+    """Compute linear attention with queries c, keys b, values step times u."""
     exponent, sign = log_transition(step * a, signed)
     values, signs = step[..., None] * u, None
     if sign is not None:
         signs = sign.cumprod(1)
         values = signs[..., None] * values
     keys, queries = (x[:, :, None].expand(-1, -1, u.shape[2], -1).to(u.dtype).contiguous() for x in (b, c))
-    given = {"scale": 1.0, "initial_state": state, "output_final_state": True}
-    y, last = function(queries, keys, values.to(u.dtype).contiguous(), exponent.float().contiguous(), **given)
+    options = {"scale": 1.0, "initial_state": state, "output_final_state": True}
+    y, last = function(queries, keys, values.to(u.dtype).contiguous(), exponent.float().contiguous(), **options)
     return (y, last) if signs is None else (signs[..., None] * y, signs[:, -1, :, None, None] * last)
 
 
-def _whole(u: Tensor, *rest: Any) -> bool:
+def _is_sequence(u: Tensor, *rest: Any) -> bool:
     return u.shape[1] > 1
 
 
-def _published(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
-    """Say if mamba-ssm can compute this: positive transitions, the same rates for all rows, no state."""
+def _fits_mamba(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
     return u.shape[1] > 1 and a.ndim <= 2 and not signed and state is None and b.shape[-1] <= WIDEST
 
 
-def _scan_example(draw: Draw, channels: int, size: int, signed: int) -> tuple[Any, ...]:
-    """Draw the mixer's initial rates 1 to N, and steps about 0.1, some so large that signed transitions are negative."""
-    step = F.softplus(2 * draw.normal(1, STEPS, channels, dtype=torch.float32) - 2)
-    rates = -torch.arange(1.0, size + 1, device=draw.device, dtype=torch.float32).repeat(channels, 1)
+def _example(draw: Draw, shape: tuple[int, ...], rates: Tensor, size: int, signed: int) -> tuple[Any, ...]:
+    """Draw inputs whose steps make some signed transitions negative."""
+    step = F.softplus(2 * draw.normal(1, STEPS, shape[0], dtype=torch.float32) - 2)
     b, c = draw.normal(1, STEPS, size), draw.normal(1, STEPS, size)
-    return draw.normal(1, STEPS, channels), step, rates, b, c, bool(signed), None
-
-
-def _duality_example(draw: Draw, heads: int, channels: int, size: int, signed: int) -> tuple[Any, ...]:
-    step = F.softplus(2 * draw.normal(1, STEPS, heads, dtype=torch.float32) - 2)
-    rates = -torch.arange(1.0, heads + 1, device=draw.device, dtype=torch.float32)
-    b, c = draw.normal(1, STEPS, size), draw.normal(1, STEPS, size)
-    return draw.normal(1, STEPS, heads, channels), step, rates, b, c, bool(signed), None
+    return draw.normal(1, STEPS, *shape), step, -rates.to(draw.device, torch.float32), b, c, bool(signed), None
 
 
 OPERATIONS["selective_scan"] = Operation(
     reference=scan_by_token,
     widths=lambda u, step, a, b, c, signed, state: (*a.shape[-2:], int(signed)),
-    example=_scan_example,
+    example=lambda draw, channels, size, signed: _example(
+        draw, (channels,), torch.arange(1.0, size + 1).repeat(channels, 1), size, signed
+    ),
     kernels=(
-        Kernel("mamba_ssm.ops.selective_scan_interface.selective_scan_fn", _mamba, _published),
-        Kernel("fla.ops.hgrn.fused_recurrent_hgrn", _elementwise, _whole),
+        Kernel("mamba_ssm.ops.selective_scan_interface.selective_scan_fn", _mamba, _fits_mamba),
+        Kernel("fla.ops.hgrn.fused_recurrent_hgrn", _elementwise, _is_sequence),
     ),
 )
 OPERATIONS["state_space_duality"] = Operation(
     reference=chunked_duality,
     widths=lambda u, step, a, b, c, signed, state: (*u.shape[2:], b.shape[-1], int(signed)),
-    example=_duality_example,
+    example=lambda draw, heads, channels, size, signed: _example(
+        draw, (heads, channels), torch.arange(1.0, heads + 1), size, signed
+    ),
     kernels=(
-        Kernel("mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined", _duality, _published),
-        Kernel("fla.ops.simple_gla.chunk_simple_gla", _simple_attention, _whole),
+        Kernel("mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined", _duality, _fits_mamba),
+        Kernel("fla.ops.simple_gla.chunk_simple_gla", _simple_attention, _is_sequence),
     ),
 )

@@ -1,4 +1,4 @@
-"""The kinds of tokenizer.
+"""Kinds of tokenizer.
 
 To add one, write its `Backend` and settings in a file here, with `@TOKENIZERS.register(kind)`, and import it below.
 """

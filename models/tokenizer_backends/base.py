@@ -1,4 +1,4 @@
-"""Interface of tokenizers: settings that build and restore a backend, and the backend."""
+"""Interface of tokenizers: a backend, and the settings that build and restore it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from remedy.registry import Registry, by_kind
 from remedy.settings import Settings, UserError
 
 Offsets = Sequence[tuple[int, int]]
-"""For each token, the first character that it stands for and the one after the last."""
+"""Range of characters of each token: the first, and the one after the last."""
 
 
 class TokenizerError(UserError):
-    """Error of text that a tokenizer cannot write, or of an unexpected tokenizer."""
+    """Error of text that a tokenizer cannot encode, or of an unusable tokenizer."""
 
 
 class Backend(ABC):
-    """Text to ids and back, without roles; text never spells special tokens."""
+    """Mapping between text and ids, without roles; text never encodes to special tokens."""
 
     merges_text: ClassVar[bool] = False
-    """Whether the ids of a text depend on how it is cut into pieces, as those of subwords do."""
+    """Whether a text's ids depend on how it is cut into pieces, as with subwords."""
     exact: ClassVar[bool] = True
-    """Whether any text comes back from its ids as it was; where not, every text is tried."""
+    """Whether decoding restores every text; otherwise every text is checked."""
     size: int
-    """Number of ids, those of special tokens included."""
+    """Number of ids, special tokens included."""
     special_ids: dict[Special, int]
     new_ids: Sequence[int] = ()
-    """Ids of trace tokens that a pretrained vocabulary did not have: a model has never seen them."""
+    """Ids of trace tokens that a pretrained vocabulary did not have."""
 
     @abstractmethod
     def text_ids(self, text: str) -> list[int]:
-        """Return the ids of a text, in which nothing stands for a special token.
+        """Return the ids of a text, none of them special tokens.
 
         Raises:
             TokenizerError: the text has no ids.
@@ -47,17 +47,17 @@ class Backend(ABC):
 
     @abstractmethod
     def text(self, ids: Sequence[int]) -> str:
-        """Return the text of ids that are no special tokens."""
+        """Return the text of ids without special tokens."""
 
     @abstractmethod
     def stored(self) -> dict[str, Any]:
-        """Return JSON that identifies this vocabulary, from which `TokenizerSettings.restore` rebuilds the backend."""
+        """Return JSON that identifies this vocabulary, for `TokenizerSettings.restore`."""
 
     def save(self, folder: Path) -> None:  # noqa: B027 (most kinds have nothing to add)
-        """Write files beside a checkpoint; by default none, since `stored` has everything."""
+        """Write files beside a checkpoint; none by default."""
 
     def published(self) -> tokenizers.Tokenizer | None:
-        """Return the vocabulary for Hugging Face's library, where text can spell special tokens; None if impossible."""
+        """Return the vocabulary for Hugging Face's library, where text can spell special tokens, or None."""
         return None
 
 
@@ -68,42 +68,44 @@ class SubwordBackend(Backend):
 
     @abstractmethod
     def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
-        """Return the ids of a text, and the characters that each stands for."""
+        """Return the ids of a text, and each one's range of characters."""
 
 
 class TokenizerSettings(Settings, ABC):
-    """The `tokenizer` section of one kind."""
+    """Settings of one kind of tokenizer."""
 
     needs_data: ClassVar[bool] = False
     """Whether the vocabulary is made from a run's data."""
 
     kind: str
-    """Which tokenizer."""
+    """Kind of tokenizer."""
 
     @abstractmethod
     def build(self, data: DataConfig | None) -> Backend:
-        """Build a new backend; `data` is the run's, if there is one.
+        """Build a new backend; `data` is the run's, if any.
 
         Raises:
             TokenizerError: the data has no such vocabulary, or files cannot be read.
         """
 
-    @abstractmethod
     def restore(self, stored: Mapping[str, Any], folder: Path) -> Backend:
         """Rebuild the backend that gave `stored` when it was saved to `folder`.
+
+        By default, build it without data.
 
         Raises:
             TokenizerError: files that it needs cannot be read.
             ValueError, KeyError: `stored` is damaged.
         """
+        return self.build(None)
 
     def describe(self) -> str:
-        """Describe the tokenizer in a phrase for reports."""
+        """Describe the tokenizer for reports."""
         return self.kind
 
 
 def training_examples(data: DataConfig, most: int) -> list[Example]:
-    """Return the first `most` training examples without a token budget; fewer if there are fewer."""
+    """Return the first `most` training examples, or all if fewer, without a token budget."""
     unlimited = data.changed({"reveal.max_tokens": None})
     return list(examples(unlimited, "train", range(min(most, data.task.count("train") or most))))
 
@@ -119,8 +121,8 @@ class SubwordSettings(TokenizerSettings, ABC):
 
     string_tokenization: Literal["subword", "characters", "filled"] = "subword"
     """How the text of string values is cut: like all other text, or into one token per character, the text unchanged. `filled`, a
-    control for the number of tokens: apart from other text into subwords, each followed by as many fillers, tokens of one new id, as
-    it has characters less one."""
+    control for the number of tokens: into subwords apart from other text, each followed by one filler token (a new id) per further
+    character."""
 
     def describe(self) -> str:
         strings = {

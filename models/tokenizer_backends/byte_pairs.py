@@ -27,8 +27,8 @@ from remedy.models.tokenizer_backends.base import (
 
 log = logging.getLogger(__name__)
 TRAINING_EXAMPLES = 1000
-"""How many training examples a vocabulary is learnt from."""
-# Where `make llama3` puts the vocabulary: on no import path, since its package brings a package `models`.
+"""Number of training examples from which a vocabulary is trained."""
+# Folder of `make llama3`, on no import path, since the package contains another package `models`.
 INSTALLED = Path(sys.prefix, "llama3", "llama_models", "llama3", "tokenizer.model")
 _SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SIZE = 128256
@@ -61,7 +61,7 @@ class BytePairSettings(SubwordSettings):
 
 
 class BytePairs(SubwordBackend):
-    """Byte-level BPE with special tokens above the trained vocabulary, outside the text model."""
+    """Byte-level BPE, with special tokens as ids above the trained vocabulary."""
 
     def __init__(self, model: tokenizers.Tokenizer) -> None:
         self.model = model
@@ -116,14 +116,11 @@ class Llama3Settings(SubwordSettings):
     def build(self, data: DataConfig | None = None) -> Llama3:
         return Llama3(Path(self.path) if self.path is not None else INSTALLED)
 
-    def restore(self, stored: Mapping[str, Any], folder: Path) -> Llama3:
-        return self.build()
-
 
 class Llama3(SubwordBackend):
-    """The Llama-3 vocabulary from a file of `token rank` lines, with the trace tokens of `facebook/cwm`.
+    """The Llama-3 vocabulary from a file of `token rank` lines, with `facebook/cwm`'s trace tokens.
 
-    The pattern that splits text is that of Meta's `llama_models.llama3.tokenizer`.
+    Text is split by the pattern of Meta's `llama_models.llama3.tokenizer`.
     """
 
     size = _SIZE
@@ -146,7 +143,7 @@ class Llama3(SubwordBackend):
     def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
         ids = self.text_ids(text)
         _, starts = self.encoding.decode_with_offsets(ids)
-        # A token that begins inside a character has that character's offset, and stands for it too.
+        # A token that begins inside a character gets that character's range.
         return ids, [(start, max(stop, start + 1)) for start, stop in zip(starts, [*starts[1:], len(text)])]
 
     def text(self, ids: Sequence[int]) -> str:

@@ -23,9 +23,6 @@ class CharacterSettings(TokenizerSettings):
     def build(self, data: DataConfig | None = None) -> Characters:
         return Characters()
 
-    def restore(self, stored: Mapping[str, Any], folder: Path) -> Characters:
-        return Characters()
-
 
 class Characters(Backend):
     """Printable ASCII and Latin-1, newline and tab; other characters as UTF-8 bytes."""
@@ -60,7 +57,7 @@ class Characters(Backend):
 
     def published(self) -> tokenizers.Tokenizer:
         special = {token.value: number for token, number in self.special_ids.items()}
-        raw = {f"<0x{byte:02X}>": self.byte0 + byte for byte in range(256)}  # under these names BPE looks for bytes
+        raw = {f"<0x{byte:02X}>": self.byte0 + byte for byte in range(256)}  # names that BPE's byte fallback expects
         model = tokenizers.Tokenizer(tokenizers.models.BPE({**special, **self.ids, **raw}, [], byte_fallback=True))
         model.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()])
         model.add_special_tokens(list(special))

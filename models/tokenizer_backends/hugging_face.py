@@ -22,7 +22,7 @@ ROLES = {
     "eos_token": Special.END_OF_TEXT,
     "pad_token": Special.PAD,
 }
-"""What Transformers calls the tokens that it puts before, behind and beside a text."""
+"""Transformers' names of the tokens that begin, end and pad a text."""
 
 
 @TOKENIZERS.register("hf")
@@ -56,7 +56,7 @@ class HuggingFaceSettings(SubwordSettings):
 class HuggingFace(SubwordBackend):
     """A pretrained tokenizer, to which missing trace tokens are added.
 
-    A trace begins with the tokenizer's own token for that, if any, and the saved tokenizer ends and pads as traces do.
+    A trace begins with the tokenizer's own first token, if any; the saved tokenizer ends and pads as traces do.
     """
 
     exact = False
@@ -75,7 +75,7 @@ class HuggingFace(SubwordBackend):
         self.name, self.tokenizer = name, tokenizer
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is not None and isinstance(backend.normalizer, tokenizers.normalizers.NFC):
-            backend.normalizer = None  # composed text has the same ids without it, and other text is kept as it is
+            backend.normalizer = None  # it would change text that is not composed
         known = self.tokenizer.get_vocab()
         if known.get(Special.BEGIN_OF_TEXT.value) == CWM_IDS[Special.BEGIN_OF_TEXT] and len(known) > max(
             CWM_IDS.values()
@@ -102,14 +102,14 @@ class HuggingFace(SubwordBackend):
         return self._encoded(text)["input_ids"]  # type: ignore[no-any-return]
 
     def text_ids_and_offsets(self, text: str) -> tuple[list[int], Offsets]:
-        if not self.tokenizer.is_fast:  # it does not say: every token counts as the whole text
+        if not self.tokenizer.is_fast:  # without offsets, every token counts as the whole text
             ids = self.text_ids(text)
             return ids, [(0, len(text))] * len(ids)
         encoding = self._encoded(text, return_offsets_mapping=True)
         return encoding["input_ids"], encoding["offset_mapping"]
 
     def text(self, ids: Sequence[int]) -> str:
-        if self.tokenizer.is_fast:  # ten times as fast as by way of Transformers
+        if self.tokenizer.is_fast:  # ten times as fast as Transformers' decode
             return self.tokenizer.backend_tokenizer.decode(list(ids), skip_special_tokens=False)  # type: ignore[no-any-return]
         text: str = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
         return text

@@ -16,7 +16,7 @@ from remedy.data_gen.execution.isolation import find_interpreter
 from remedy.data_gen.execution.program import Program
 from remedy.eval.control_flow.flow import ControlFlow
 from remedy.launch.runner import _on_several
-from remedy.models.kernels import Use, apart
+from remedy.models.kernels import Use, refusal_in_subprocess
 from remedy.models.mixers import short_convolution
 from tests.test_structure import FILES, ROOT
 
@@ -181,7 +181,7 @@ def test_neither_a_question_to_an_interpreter_nor_a_kernels_trial_imports_them(
     use = Use("short_convolution", (8, 4, 1))
     kernel = short_convolution.OPERATIONS["short_convolution"].kernels[0]
     monkeypatch.setattr("remedy.models.kernels.find_spec", lambda package: True)
-    answer = apart(use, kernel, torch.device("cpu"), torch.float32)
+    answer = refusal_in_subprocess(use, kernel, torch.device("cpu"), torch.float32)
     assert answer is not None
     assert "No module named" in answer
     assert caught(trapped) == ""

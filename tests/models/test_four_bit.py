@@ -16,7 +16,7 @@ from remedy.models import tokenizer as tokenizers
 from remedy.models.config import PretrainedSettings
 from remedy.models.loading import load_checkpoint, merge
 from remedy.models.model_manifest import seal_model
-from remedy.models.pretrained import beside, build_pretrained, is_in_4bit
+from remedy.models.pretrained import build_pretrained, is_in_4bit, unmerged
 from remedy.models.tokenizer_backends import HuggingFaceSettings
 from tests.launch.in_process import remedy
 from tests.models.test_tokenizer import write_llama
@@ -114,7 +114,7 @@ def test_rows_that_were_trained_beside_adapters_become_the_models_and_the_adapte
     tokens = torch.tensor([[*tokenizer.new_ids, 5, 6, 7]])
     with torch.no_grad():
         expected = trained.eval()(input_ids=tokens).logits
-        found: Any = beside(trained)
+        found: Any = unmerged(trained)
         assert torch.equal(found(input_ids=tokens).logits, expected)
     assert found.get_input_embeddings().num_embeddings == tokenizer.vocab_size
     if embeddings == "new":

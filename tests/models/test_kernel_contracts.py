@@ -38,7 +38,7 @@ if SOURCES:
 
 import remedy.models.mixers  # noqa: E402, F401 (registers operations)
 from remedy.models import kernels  # noqa: E402
-from remedy.models.kernels import OPERATIONS, Draw, Tried  # noqa: E402
+from remedy.models.kernels import OPERATIONS, Draw, KernelTrial  # noqa: E402
 
 CPU = torch.device("cpu")
 HALF = torch.float16  # the interpreter computes with the bits of a bfloat16
@@ -65,20 +65,20 @@ def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "range", interpreted, raising=False)
 
 
-def outcome_of(operation: str, widths: tuple[int, ...], dtype: torch.dtype) -> Tried:
+def outcome_of(operation: str, widths: tuple[int, ...], dtype: torch.dtype) -> KernelTrial:
     """In this process, for which the interpreter is set up, and one after the other: it runs one kernel at a time."""
     use, candidates = kernels.Use(operation, widths), OPERATIONS[operation].kernels
     whys = [(candidate, kernels.refusal(use, candidate, CPU, dtype)) for candidate in candidates]
-    found = tuple((candidate, kernels.runs(candidate)) for candidate, why in whys if why is None)
-    return Tried(found, tuple(why for _, why in whys if why is not None))
+    found = tuple((candidate, kernels.load_kernel(candidate)) for candidate, why in whys if why is None)
+    return KernelTrial(found, tuple(why for _, why in whys if why is not None))
 
 
 def assert_agree(operation: str, widths: tuple[int, ...], inputs: tuple[Any, ...]) -> None:
     """All kernels that take the input have the reference's outputs, states and gradients (of the state as well)."""
     expected = kernels._results(OPERATIONS[operation].reference, inputs, torch.float64)
     outcome = outcome_of(operation, widths, HALF)
-    taken = [run for candidate, run in outcome.found if candidate.takes(*inputs)]
-    assert taken, outcome.refused
+    taken = [run for candidate, run in outcome.kernels if candidate.takes(*inputs)]
+    assert taken, outcome.refusals
     for run in taken:
         found = kernels._results(run, inputs, None)
         assert max(map(kernels._distance, found, expected)) < kernels.LIMITS[HALF]
@@ -110,8 +110,8 @@ def test_the_kernels_of_flash_linear_attention(
     operation: str, widths: tuple[int, ...], dtype: torch.dtype, expected: set[str]
 ) -> None:
     outcome = outcome_of(operation, widths, dtype)
-    found = {one.path.rsplit(".", 1)[1] for one, _ in outcome.found if one.path.startswith("fla.")}
-    assert found == expected, outcome.refused
+    found = {one.path.rsplit(".", 1)[1] for one, _ in outcome.kernels if one.path.startswith("fla.")}
+    assert found == expected, outcome.refusals
 
 
 @pytest.mark.parametrize("steps", [2, 33])

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from remedy.models import kernels
-from remedy.models.kernels import OPERATIONS, Kernel, Use, apart, kernel, refusal, try_kernels
+from remedy.models.kernels import OPERATIONS, Kernel, Use, compute, kernel, refusal, refusal_in_subprocess, try_kernels
 from remedy.models.mixers import describe_kernels, find_kernels
-from remedy.models.mixers.deltanet import _reference, delta_rule
+from remedy.models.mixers.deltanet import _reference
 from tests.models.small_decoders import decoder
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -43,7 +43,7 @@ def _here() -> Iterator[None]:
     def here(use: Use, candidate: Kernel, device: torch.device, dtype: torch.dtype) -> str | None:
         return refusal(use, candidate, CPU, dtype)
 
-    with patch.dict(kernels.TRIED, clear=True), patch.object(kernels, "apart", here):
+    with patch.dict(kernels.TRIALS, clear=True), patch.object(kernels, "refusal_in_subprocess", here):
         yield
 
 
@@ -88,7 +88,7 @@ def test_a_kernel_that_agrees_is_found_and_used(install: Callable[..., None], no
     try_kernels([RULE], CPU, BF16)
     assert kernel("delta_rule", BF16, *inputs) is not None
     assert kernel("delta_rule", torch.float32, *inputs) is None
-    y, _ = delta_rule(*inputs)
+    y, _ = compute("delta_rule", BF16, *inputs)
     assert y.dtype == BF16  # the reference's is float32
 
 
@@ -100,9 +100,9 @@ def test_a_wrong_gradient_is_seen_where_outputs_are_right(
 
     install("fla.ops.delta_rule.chunk_delta_rule", wrong)
     try_kernels([RULE], CPU, BF16)
-    (tried,) = kernels.TRIED.values()
-    assert not tried.found
-    assert "fla.ops.delta_rule is 0.5 from the reference in bfloat16, of at most 0.03" in tried.refused
+    (tried,) = kernels.TRIALS.values()
+    assert not tried.kernels
+    assert "fla.ops.delta_rule is 0.5 from the reference in bfloat16, of at most 0.03" in tried.refusals
 
 
 @pytest.mark.parametrize("broken", ["state", "nan"])
@@ -115,8 +115,8 @@ def test_a_wrong_state_nan_or_another_shape_is_not_used(
 
     install("fla.ops.delta_rule.chunk_delta_rule", wrong)
     try_kernels([RULE], CPU, BF16)
-    (tried,) = kernels.TRIED.values()
-    assert not tried.found
+    (tried,) = kernels.TRIALS.values()
+    assert not tried.kernels
 
 
 def test_kernels_are_tried_once_and_never_in_a_forward_pass(
@@ -129,7 +129,7 @@ def test_kernels_are_tried_once_and_never_in_a_forward_pass(
     def never(*inputs: Any) -> None:
         raise AssertionError("tried again")
 
-    monkeypatch.setattr(kernels, "apart", never)
+    monkeypatch.setattr(kernels, "refusal_in_subprocess", never)
     try_kernels(mixer.operations(), CPU, BF16)
     x = torch.randn(2, 40, 64, dtype=BF16)
     mixer = mixer.to(BF16)
@@ -161,5 +161,5 @@ def test_a_kernel_that_ends_its_process_is_tried_in_another(tmp_path: Path, monk
         "import os\n\ndef causal_conv1d_fn(*_, **__): os.kill(os.getpid(), 11)\n"
     )
     compiled = OPERATIONS["short_convolution"].kernels[0]
-    answer = apart(Use("short_convolution", (8, 4, 1)), compiled, CPU, BF16)
+    answer = refusal_in_subprocess(Use("short_convolution", (8, 4, 1)), compiled, CPU, BF16)
     assert answer == "causal_conv1d ended its process (status -11: nothing said)"

@@ -88,9 +88,9 @@ def test_wherever_the_borders_are_no_token_sees_past_them(
 def test_less_than_a_third_of_what_is_mixed_is_padding(lengths: list[list[int]]) -> None:
     batch = packed([examples(*row) for row in lengths])
     packing = Packing(batch["position_ids"])
-    assert all(3 * int(mask.sum()) > 2 * mask.numel() - 1 for mask in packing.real())
+    assert all(3 * int(group.real.sum()) > 2 * group.real.numel() - 1 for group in packing.groups)
     x = torch.rand(*batch["position_ids"].shape, 2)
-    assert torch.equal(packing.together(packing.apart(x)), x)
+    assert torch.equal(packing.join(packing.split(x)), x)
 
 
 ISOLATING = {"llama", "mistral", "gemma3_text", "qwen3", "olmo2", "gpt2", "gpt_neox"}

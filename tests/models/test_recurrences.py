@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from remedy.models.mixers.deltanet import DeltaNet, delta_rule_chunked, delta_rule_recurrent
 from remedy.models.mixers.path_attention import attend_chunked
 from remedy.models.mixers.rwkv7 import LOWEST, wkv_chunked, wkv_recurrent
-from remedy.models.mixers.ssm_scan import selective_scan, state_space_duality
+from remedy.models.mixers.ssm_scan import chunked_duality, selective_scan
 from tests.models.small_decoders import decoder
 
 
@@ -84,7 +84,7 @@ def test_state_space_duality_is_the_recurrence_forward_and_backward(signed: bool
         arriving = b[:, t, None, :, None] * (step[..., None] * u)[:, t, :, None, :]
         state = transition[..., None, None] * state + arriving
         outputs.append((c[:, t, None, :, None] * state).sum(-2))
-    y, last = state_space_duality(*inputs, signed, start, chunk=16)
+    y, last = chunked_duality(*inputs, signed, start, chunk=16)
     naive = torch.stack(outputs, 1)
     torch.testing.assert_close(y, naive, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(last, state, atol=1e-5, rtol=1e-4)

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from remedy import rng
 from remedy.data_gen.execution.program import Program, Trace
 from remedy.data_gen.splits import stream_of
-from remedy.data_gen.tasks.loop_programs import COUNTERS, LoopWriter, NoLoopBodyError, line_bounds, log_uniform
+from remedy.data_gen.tasks.loop_programs import COUNTERS, LoopWriter, least_lines, log_uniform
 from remedy.data_gen.tasks.task import MAX_ATTEMPTS, TASKS, Drawn, Guesses, Task, too_few_programs
 from remedy.messages import shown
 from remedy.settings import low_high
@@ -40,13 +40,17 @@ class LoopsTask(Task):
         (low, high), (least, most) = low_high(self.lines), low_high(self.depth)
         if not 1 <= least <= most <= len(COUNTERS):
             raise ValueError(f"depth must lie in 1..{len(COUNTERS)}, got {shown(self.depth)}")
-        first, last = line_bounds(least, self.modulus)[0], min(LONGEST, line_bounds(most, self.modulus)[1])
+        first, last = self._bounds(least)[0], min(LONGEST, self._bounds(most)[1])
         if not first <= low <= high <= last:
             raise ValueError(
                 f"lines must be {first} to {last} with depth {shown(self.depth)} and modulus {self.modulus}, or [low, high] within "
                 f"them; got {shown(self.lines)}"
             )
         return self
+
+    def _bounds(self, depth: int) -> tuple[int, int]:
+        """Return the fewest and the most lines of programs of a depth."""
+        return least_lines(depth) + 2, 4 * self.modulus**depth
 
     @property
     def name(self) -> str:
@@ -64,14 +68,13 @@ class LoopsTask(Task):
 
     def held_out(self) -> dict[tuple[str, Any], str]:
         (low, high), (least, most) = low_high(self.lines), low_high(self.depth)
-        found: dict[tuple[str, Any], str] = {
-            ("held_out_lines", (first, last)): ""
-            if low <= last and first <= high and first <= last
-            else f"programs run {low} to {high} lines"
-            for first, last in self.held_out_lines
-        }
-        reason = f"depths are {least} to {most}"
-        return found | {("held_out_depths", n): "" if least <= n <= most else reason for n in self.held_out_depths}
+        reasons: dict[tuple[str, Any], str] = {}
+        for first, last in self.held_out_lines:
+            occurs = max(first, low) <= min(last, high)
+            reasons["held_out_lines", (first, last)] = "" if occurs else f"programs run {low} to {high} lines"
+        for depth in self.held_out_depths:
+            reasons["held_out_depths", depth] = "" if least <= depth <= most else f"depths are {least} to {most}"
+        return reasons
 
     def guesses(self, trace: Trace, answer: str) -> Guesses:
         """Rate a guess among all values, and the argument that the answer is computed from."""
@@ -81,21 +84,16 @@ class LoopsTask(Task):
         return [self._drawn(split, index, seed) for index in indices]
 
     def _drawn(self, split: str, index: int, seed: int) -> Drawn:
+        least, most = low_high(self.depth)
         for attempt in range(MAX_ATTEMPTS):
             key = rng.key(seed, stream_of(split), index, attempt)
             draws = rng.Draws(key)
             lines = log_uniform(draws, *low_high(self.lines))
-            least, most = low_high(self.depth)
-            bounds = {depth: line_bounds(depth, self.modulus) for depth in range(least, most + 1)}
-            depth = draws.choice([depth for depth, (low, high) in bounds.items() if low <= lines <= high])
-            if split == "train" and (
-                depth in self.held_out_depths or any(low <= lines <= high for low, high in self.held_out_lines)
-            ):
-                continue
-            try:
+            bounds = ((depth, *self._bounds(depth)) for depth in range(least, most + 1))
+            depth = draws.choice([depth for depth, low, high in bounds if low <= lines <= high])
+            held_out = depth in self.held_out_depths or any(low <= lines <= high for low, high in self.held_out_lines)
+            if split != "train" or not held_out:
                 code, helpers = LoopWriter(draws, split, self.modulus).program(lines, depth)
-            except NoLoopBodyError:
-                continue
-            slices = {"lines": lines, "depth": depth, "helpers": helpers, "modulus": self.modulus}
-            return Drawn(Program(code, f"loops {split}/{index}"), code, key, slices, returns=True)
+                slices = {"lines": lines, "depth": depth, "helpers": helpers, "modulus": self.modulus}
+                return Drawn(Program(code, f"loops {split}/{index}"), code, key, slices, returns=True)
         raise too_few_programs(self, split)

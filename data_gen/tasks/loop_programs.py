@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from textwrap import indent
 from typing import NamedTuple, TypeVar
 
 from remedy import rng
@@ -39,16 +40,16 @@ def log_uniform(draws: rng.Draws, low: int, high: int) -> int:
     return int(first)
 
 
-def loop_body_hash(lines: Sequence[str]) -> int:
+def loop_body_hash(body: str) -> int:
     """Hash a loop's body, whatever its variables are called."""
     names: dict[str, str] = {}
-    return text_hash(_NAME.sub(lambda match: names.setdefault(match[0], f"v{len(names)}"), "\n".join(lines)))
+    return text_hash(_NAME.sub(lambda match: names.setdefault(match[0], f"v{len(names)}"), body))
 
 
 class Piece(NamedTuple):
     """Source lines. `costs`: lines they execute in each round of the loop around them, repeating with its length."""
 
-    lines: tuple[str, ...]
+    text: str
     costs: tuple[int, ...] = (1,)
 
     def executed(self, rounds: int) -> int:
@@ -92,20 +93,21 @@ class LoopWriter:
             pieces.append(self._loop(budget, nested, scope))
             left -= pieces[-1].costs[0]
             nested = 1 if left <= 2 * self._modulus else min(depth, 2)
-        pieces += [Piece((self._line(scope),)) for _ in range(left)]
-        body = _function("f(x, y, z, xs)", [*_lines(_shuffled(pieces, draws)), "return x"])
+        pieces += [Piece(self._line(scope)) for _ in range(left)]
         x, y, z, *values = (draws.integer(0, self._modulus - 1) for _ in range(3 + self._size))
-        main = (f"def main():  {MARKER}", f"    return f({x}, {y}, {z}, {values})")
-        functions = [*(helper.lines for helper in self._helpers.values()), body, main]
-        return "\n\n\n".join("\n".join(function) for function in functions) + "\n", len(self._helpers)
+        functions = [
+            *(helper.text for helper in self._helpers.values()),
+            f"def f(x, y, z, xs):\n{_indented(_shuffled(pieces, draws))}    return x\n",
+            f"def main():  {MARKER}\n    return f({x}, {y}, {z}, {values})\n",
+        ]
+        return "\n\n".join(functions), len(self._helpers)
 
     def _helper(self, name: str) -> Piece:
-        """Draw a function that changes its first argument, and never its second by the first."""
+        """Draw a function that changes its first argument by the second."""
         draws, scope = self._draws, _Scope(("a",), ("b",))
-        looped = draws.integer(0, 3) == 0
-        pieces = [self._loop(8, 1, scope)] if looped else self._round(draws.integer(1, 3), scope)
+        pieces = self._round(draws.integer(1, 3), scope) if draws.integer(0, 3) else [self._loop(8, 1, scope)]
         cost = sum(piece.costs[0] for piece in pieces)
-        return Piece(_function(f"{name}(a, b)", [*_lines(pieces), "return a"]), (cost + 1,))
+        return Piece(f"def {name}(a, b):\n{_indented(pieces)}    return a\n", (cost + 1,))
 
     def _loop(self, budget: int, depth: int, scope: _Scope, level: int = 0) -> Piece:
         """Draw a loop that executes at most `budget` lines, with as many rounds as fit."""
@@ -123,8 +125,11 @@ class LoopWriter:
             over_list = scope.has_list and level > 0 and size * (own + 1) < budget < 2 * size * (own + 1)
         if over_list:
             inside = scope._replace(given=(*scope.given, "v"), counter="", has_list=False)
-        counting = [Piece((f"{counter} += 1",))] if not over_list and draws.integer(0, 2) == 0 else []
-        body = self._in_split(lambda: self._round(own, inside, inner) + counting)
+        counting = [Piece(f"{counter} += 1\n")] if not over_list and draws.integer(0, 2) == 0 else []
+        bodies = (self._round(own, inside, inner) + counting for _ in range(MAX_ATTEMPTS))
+        body = next((body for body in bodies if self._split in (ALL, split_of(loop_body_hash(_text(body))))), None)
+        if body is None:
+            raise ConfigError(f"data.task (loops): no loop body of the {self._split} split in {MAX_ATTEMPTS} draws")
 
         def executed(rounds: int) -> int:
             return len(counting) + 1 + rounds + sum(piece.executed(rounds) for piece in body)
@@ -132,23 +137,14 @@ class LoopWriter:
         rounds = size if over_list else self._modulus - 1
         while executed(rounds) > budget:
             rounds -= 1
-        head = ["for v in xs:"] if over_list else [f"for {counter} in range({rounds}):"]
-        if counting:
-            head = [f"{counter} = 0", f"while {counter} < {rounds}:"]
-        return Piece((*head, *_indented(_lines(body))), (executed(rounds),))
-
-    def _in_split(self, draw: Callable[[], list[Piece]]) -> list[Piece]:
-        """Draw a loop's body until it is of the split."""
-        for _ in range(MAX_ATTEMPTS):
-            body = draw()
-            if self._split in (ALL, split_of(loop_body_hash(_lines(body)))):
-                return body
-        raise ConfigError(f"data.task (loops): no loop body of the {self._split} split found in {MAX_ATTEMPTS} draws")
+        head = "for v in xs:" if over_list else f"for {counter} in range({rounds}):"
+        head = f"{counter} = 0\nwhile {counter} < {rounds}:" if counting else head
+        return Piece(f"{head}\n{_indented(body)}", (executed(rounds),))
 
     def _round(self, own: int, scope: _Scope, inner: Sequence[Piece] = ()) -> list[Piece]:
         """Draw lines that execute at most `own` lines, beside inner loops."""
         # `f` returns its first variable: every innermost loop changes it, so that copying an argument is no answer.
-        pieces = [] if inner else [Piece((self._change(scope.targets[0], scope),))]
+        pieces = [] if inner else [Piece(self._change(scope.targets[0], scope))]
         spent = len(pieces)
         while spent < own:
             pieces.append(self._step(own - spent, scope))
@@ -175,24 +171,24 @@ class LoopWriter:
             targets = tuple(name for name in scope.targets if name != tested)
             arms_scope = scope._replace(targets=targets, given=(*scope.given, tested))
             return Piece(self._branch(test, (size, size), arms_scope), (1 + size,))
-        return Piece((self._line(scope),))
+        return Piece(self._line(scope))
 
     def _call(self, helper: str, scope: _Scope) -> Piece:
         target, other = _shuffled(scope.targets, self._draws)[:2]
-        return Piece((f"{target} = {helper}({target}, {other})",), (self._helpers[helper].costs[0] + 1,))
+        return Piece(f"{target} = {helper}({target}, {other})\n", (self._helpers[helper].costs[0] + 1,))
 
-    def _branch(self, test: str, sizes: tuple[int, int], scope: _Scope) -> tuple[str, ...]:
-        then, otherwise = (_indented([self._line(scope) for _ in range(size)]) for size in sizes)
-        return (f"if {test}:", *then, *(["else:", *otherwise] if otherwise else []))
+    def _branch(self, test: str, sizes: tuple[int, int], scope: _Scope) -> str:
+        then, otherwise = (_indented([Piece(self._line(scope)) for _ in range(size)]) for size in sizes)
+        return f"if {test}:\n{then}" + (f"else:\n{otherwise}" if otherwise else "")
 
     def _line(self, scope: _Scope) -> str:
         """Draw a line that changes a variable, two of them, or the list."""
         draws, kind = self._draws, self._draws.integer(0, 11)
         if kind == 0 and len(scope.targets) > 1:
             first, second = _shuffled(scope.targets, draws)[:2]
-            return f"{first}, {second} = {second}, {first}"
+            return f"{first}, {second} = {second}, {first}\n"
         if kind == 1 and scope.has_list:
-            return draws.choice(["xs.append(xs.pop(0))", "xs.reverse()"])
+            return draws.choice(["xs.append(xs.pop(0))\n", "xs.reverse()\n"])
         return self._change(self._element(scope) if kind < 4 and scope.has_list else draws.choice(scope.targets), scope)
 
     def _change(self, target: str, scope: _Scope) -> str:
@@ -207,22 +203,18 @@ class LoopWriter:
             f"{target} - {by} + {constant}",
             f"{target} + {by} * {draws.choice(others)}",
         )
-        return f"{target} = ({draws.choice(forms)}) % {self._modulus}"
+        return f"{target} = ({draws.choice(forms)}) % {self._modulus}\n"
 
     def _element(self, scope: _Scope, target: str = "") -> str:
         return f"xs[{self._draws.choice(scope.readable(target))} % {self._size}]"
 
 
-def _function(head: str, body: Sequence[str]) -> tuple[str, ...]:
-    return (f"def {head}:", *_indented(body))
+def _text(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
 
 
-def _lines(pieces: Sequence[Piece]) -> tuple[str, ...]:
-    return tuple(line for piece in pieces for line in piece.lines)
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+def _indented(pieces: Sequence[Piece]) -> str:
+    return indent(_text(pieces), "    ")
 
 
 def _shuffled(items: Sequence[T], draws: rng.Draws) -> list[T]:

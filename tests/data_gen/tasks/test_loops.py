@@ -19,6 +19,7 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.splits import ALL, SPLITS, split_of
 from remedy.data_gen.tasks.loop_programs import loop_body_hash
 from remedy.data_gen.tasks.loops import LoopsTask
+from remedy.eval.diagnostics.programs import ProgramsDiagnostic
 
 LOOPS = (ast.For, ast.While)
 TASKS: list[dict[str, Any]] = [
@@ -139,3 +140,12 @@ def test_training_never_has_what_is_held_out() -> None:
 def test_what_no_program_can_be_is_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(says)):
         LoopsTask(**given)
+
+
+def test_an_evaluation_tells_numbers_of_lines_apart() -> None:
+    sources = [LoopsTask(lines=lines) for lines in (64, (32, 128), 128)]
+    diagnostic = ProgramsDiagnostic(sources=tuple(sources), forcing=("free",), answer_only=(False,))
+    conditions = diagnostic.conditions(DataConfig(task=sources[0]), "test", sources[0])
+    names = [condition.labels["benchmark"] for condition in conditions]
+    assert names == ["loops (64 lines)", "loops (32 to 128 lines)", "loops (128 lines)"]
+    assert len({condition.slug for condition in conditions}) == 3

@@ -94,6 +94,11 @@ class LoopsTask(Task):
             held_out = depth in self.held_out_depths or any(low <= lines <= high for low, high in self.held_out_lines)
             if split != "train" or not held_out:
                 code, helpers = LoopWriter(draws, split, self.modulus).program(lines, depth)
-                slices = {"lines": lines, "depth": depth, "helpers": helpers, "modulus": self.modulus}
+                slices: dict[str, int | str] = {
+                    "modulus": self.modulus,
+                    "lines": lines,
+                    "depth": depth,
+                    "helpers": helpers,
+                }
                 return Drawn(Program(code, f"loops {split}/{index}"), code, key, slices, returns=True)
         raise too_few_programs(self, split)

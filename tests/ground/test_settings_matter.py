@@ -46,6 +46,7 @@ def configurations(own: Path) -> Iterator[dict[str, Any]]:
     yield from ({"task": task, "format": form} for task, form in zip((strings, *others), ("cwm", "symbolic", "repl")))
     yield {"task": {"kind": "composition", "family": "string_operations", "parallel": 4, "split_by": "inputs"}}
     yield {"task": {"kind": "composition", "depth": [1, 3]}, "string_encoding": "spaced"}
+    yield {"task": {"kind": "loops", "lines": [26, 64]}}
     yield {"task": permutation, "reveal": {"spacing": 4}}
     yield from ({"task": task, "reveal": {"answer_only": True}} for task in (permutation, strings, programs))
 
@@ -66,12 +67,15 @@ OTHERS: dict[str, list[Any]] = {
     "task.n": [4],
     "task.moves": ["swaps"],
     "task.length": [12],
+    "task.lines": [40],
+    "task.modulus": [101],
     "task.repertoire": [2],
     "task.distinct_values": [True],
     "task.answer": ["print", "none"],
     "task.split_by": ["commands", "functions", "function", "program", "inputs"],
     "task.shares": [{"train": 0.4, "validation": 0.4, "test": 0.2}],
     "task.held_out_lengths": [[3, 4, 5, 6]],
+    "task.held_out_lines": [[[26, 48]]],
     "task.held_out_pairs": [
         2,
         [["verify_even_length", "compress_repeats"]],
@@ -80,7 +84,7 @@ OTHERS: dict[str, list[Any]] = {
     ],
     "task.family": ["lists"],
     "task.functions": [["mirror_str"], ["math_double"], ["dict_double"]],
-    "task.depth": [4],
+    "task.depth": [4, 2],
     "task.flatten": [True],
     "task.parallel": [3],
     "task.input_length": [[9, 9]],

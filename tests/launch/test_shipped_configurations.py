@@ -12,6 +12,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.splits import SPLITS
 from remedy.data_gen.tasks.composition import CompositionTask
+from remedy.data_gen.tasks.loops import LoopsTask
 from remedy.data_gen.tasks.permutation import PermutationTask
 from remedy.eval.config import EvalConfig
 from remedy.eval.costs.measure import MeasureConfig
@@ -39,7 +40,9 @@ KINDS: dict[str, type[Settings]] = {
 def is_quick(data: DataConfig) -> bool:
     if isinstance(data.task, PermutationTask):
         return data.task.length_range()[1] < 100
-    return isinstance(data.task, CompositionTask) and data.task.input_length[1] < 50
+    return isinstance(data.task, LoopsTask) or (
+        isinstance(data.task, CompositionTask) and data.task.input_length[1] < 50
+    )
 
 
 def no_benchmark(*arguments: Any, **options: Any) -> Any:

@@ -27,7 +27,7 @@ from remedy.data_gen.tasks.task import Task, TokenArrays
 from remedy.data_gen.traces.budget import allows_partial_trace, densest_reveal, describe
 from remedy.data_gen.traces.frames import Rendered, WrittenFrame
 from remedy.data_gen.traces.marks import MARK, draw_marks
-from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import encoded_source
 from remedy.data_gen.traces.values import same_value
@@ -173,7 +173,11 @@ def fit_to_budget(
     """
     if data.reveal.max_tokens is None or execution.kind != "ok":
         return data.reveal
-    return densest_reveal(execution.trace, data.reveal, lambda reveal: count(_rendered(execution, data, reveal).spans))
+
+    def tokens(reveal: RevealConfig) -> int:
+        return count(_rendered(execution, data, reveal).spans)
+
+    return densest_reveal(execution.trace, data.reveal, tokens, leaves_out=not FORMATS[data.format].one_token)
 
 
 def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = None) -> Example:

@@ -17,7 +17,7 @@ from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.constraints import check_data
 from remedy.eval.decoding.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
 from remedy.eval.records.folder import condition_name
-from remedy.eval.records.schema import AT, Label, LabelValue, label
+from remedy.eval.records.schema import AT, REVEAL_FRAMES, REVEAL_LOOPS, Label, LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.tables.sections import Published, Section
 from remedy.registry import Registry
@@ -49,6 +49,8 @@ class Condition(Settings):
             "locals": data.reveal.locals,
             "spacing": float(data.reveal.spacing),
             **({} if data.reveal.at is None else {AT.name: str(data.reveal.at)}),
+            **({} if data.reveal.frames == "all" else {REVEAL_FRAMES.name: data.reveal.frames}),
+            **({} if data.reveal.loops is None else {REVEAL_LOOPS.name: data.reveal.loops}),
             "answer_only": data.reveal.answer_only,
             "forcing": forcing_name(self.forcing),
         }

@@ -102,7 +102,8 @@ def test_the_answer_alone_is_no_way_to_fit_unless_it_is_asked_for() -> None:
     long = trace(program)
     chosen = densest_reveal(long, RevealConfig(max_tokens=400), lambda way: count(render(long, "cwm", way).spans))
     assert chosen is not None
-    assert (chosen.frames, chosen.loops, chosen.call_depth) == ("shown", 1, None)
+    assert (chosen.frames, chosen.call_depth) == ("shown", None)
+    assert chosen.loops is not None
     after = next(number for number, frame in enumerate(long.frames) if frame.source == "    return i\n")
     assert after in {frame.number for frame in render(long, "cwm", chosen).frames if frame.locals}
 

@@ -29,8 +29,8 @@ def densest_reveal(
 ) -> RevealConfig | None:
     """Return the first reveal in order of preference within `config.max_tokens`, or None.
 
-    None too where the tracer stepped over the called function, so that the answer alone is left, and nobody asked for that.
-    `count` gives the example's tokens under a reveal. `leaves_out`: the format can leave frames out.
+    `count` gives the example's tokens under a reveal. `leaves_out`: the format can leave frames out. None too where the tracer stepped
+    over the called function: the answer alone is left, which only `answer_only` or `call_depth` ask for.
     """
     limit = config.max_tokens
     assert limit is not None
@@ -86,7 +86,7 @@ def _chains(trace: Trace, config: RevealConfig, leaves_out: bool) -> Iterator[li
 
 
 def allows_partial_trace(config: RevealConfig) -> bool:
-    """Say if a program that is too long to be traced whole may be traced without its deep calls."""
+    """Say if a program may be traced without its deep calls."""
     return config.max_tokens is not None or config.answer_only or config.call_depth is not None
 
 

@@ -1,4 +1,4 @@
-"""Loops and recursion in a trace: which frames are in rounds and calls beyond the first few."""
+"""Frames of a trace in the first rounds of its loops."""
 
 from __future__ import annotations
 
@@ -44,11 +44,10 @@ def has_loops(code: str) -> bool:
 
 
 def unfolded(trace: Trace, most: int) -> Unfolded:
-    """Find the frames in the first `most` rounds of every loop, and in as many levels of every recursion.
+    """Find the frames in the first `most` rounds of loops and levels of recursions.
 
-    A round begins at the loop's header, where the test that ends the loop begins one too. It has the frames of all calls made in it.
-    Loops are those of the program's text: in a comprehension there are none, and a resumed generator begins anew. Nested loops and
-    calls count in each round and call anew.
+    A round begins at the loop's header, and so does the test that ends the loop. The frames of calls made in a round belong to it.
+    A nested loop counts its rounds anew each time. A comprehension is no loop, and a resumed generator begins anew.
     """
     found = Unfolded(set(), set())
     calls = [_Call(())]  # of a session, which begins with no call
@@ -134,7 +133,7 @@ def _scopes_in(tree: ast.Module) -> Iterator[Scope]:
 
 
 def _own_loops(body: Sequence[ast.AST]) -> Iterator[Loop]:
-    """Yield the loops among statements, outer ones first, without those of functions and classes in them."""
+    """Yield the loops among statements, outer ones first, without those of inner scopes."""
     todo = list(reversed(body))
     while todo:
         node = todo.pop()

@@ -61,7 +61,7 @@ def render(
 
 
 def _asking(spans: list[Span], line: str) -> list[Span]:
-    """Put a line at the end of the program in the context, which says how the trace is to be written."""
+    """Put a line after the program, at the end of the context's text."""
     place = next(
         (at for at, span in enumerate(spans) if span.piece is Special.FRAME_SEP or span.role is not Role.CONTEXT),
         len(spans),

@@ -103,7 +103,10 @@ def written_states(trace: Trace, config: RevealConfig, seed: int = 0) -> dict[in
 
 
 def kept_frames(trace: Trace, config: RevealConfig) -> tuple[list[int], set[int]]:
-    """Return the numbers of the frames that `frames: all` writes, and of those that are the first after a loop of `loops`."""
+    """Return the numbers of the frames to choose from, and of the first ones after loops.
+
+    All of the former are written, unless `frames` says otherwise. The latter are needed for `loops` alone.
+    """
     frames = trace.frames
     numbers, after = list(range(len(frames))), set[int]()
     if config.answer_only:
@@ -118,7 +121,7 @@ def kept_frames(trace: Trace, config: RevealConfig) -> tuple[list[int], set[int]
 
 
 def _ends(trace: Trace, numbers: Sequence[int]) -> list[int]:
-    """List the first frame, the last state, the exception that left the program, and the last frame."""
+    """List the first frame, the last state, the uncaught exception and the last frame."""
     last_state = next((number for number in reversed(numbers) if trace.frames[number].locals is not None), None)
     ends = (*numbers[:1], last_state, trace.exception_frame, *numbers[-1:])
     return [number for number in ends if number is not None]

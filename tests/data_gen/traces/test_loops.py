@@ -230,6 +230,37 @@ def test_the_line_below_is_that_below_the_last_written_one() -> None:
     assert kinds(whole, render(whole, "cwm").frames, RevealConfig())["lines_below"] == {1, 3, 4, 5, 6}
 
 
+BY_HAND = """def f(n):
+    while True:
+        n -= 1
+        if n < 0: break
+    for i in range(3): n += i
+    for x in (
+        n,
+        n,
+    ):
+        n += 1
+    while (n > 0 and
+           n > 1):
+        n -= 1
+        if n == 2: return n
+    return n
+"""
+
+
+def test_rounds_by_hand() -> None:
+    whole = trace(Program.from_call(BY_HAND, "2"))
+
+    def lines(most: int) -> list[int]:
+        written = render(whole, "cwm", RevealConfig(loops=most)).frames[2:-1]
+        return [whole.frames[frame.number].line for frame in written]
+
+    # A header of several lines begins one round. A loop left by a return has no state after it; the last state is shown.
+    first = [2, 3, 4, 5, 7, 8, 6, 10, 11, 12, 13, 14]
+    assert lines(1) == [*first, 14, 14]
+    assert lines(2) == [2, 3, 4, 2, 3, 4, 5, 5, 7, 8, 6, 10, 6, 10, 11, 12, 13, 14, 11, 12, 13, 14, 14]
+
+
 def test_no_loop_is_found_where_there_is_none_or_the_text_is_no_program() -> None:
     for code in ("def f(", "\0", "def f(a):\n    return [x for x in a]\n"):
         whole = Trace(Program(code), trace(Program.from_call("def f(a):\n    return a\n", "1")).frames)

@@ -92,32 +92,41 @@ def many(task: ProgramsTask, tokenizer: TraceTokenizer) -> None:
     programs = [case.program for case in load_cases(task)]
     reveals = [*map(RevealConfig.model_validate, FORMS)]
     totals: list[list[int]] = [[] for _ in reveals]
+    pooled: list[Counter[Role]] = [Counter() for _ in reveals]
+    untraced: Counter[str] = Counter()
     fits: Counter[tuple[int, int]] = Counter()
     rungs: dict[int, Counter[str]] = {limit: Counter() for limit in LIMITS}
     for outcome in trace_all(programs, task.tracer):
         if not isinstance(outcome, Trace):
+            untraced[outcome.kind] += 1
             continue
         for place, reveal in enumerate(reveals):
             found = counts(outcome, reveal, tokenizer)[1]
             totals[place].append(sum(found) - found[Role.CONTEXT])
+            pooled[place].update({role: found[role] for role in ROLES})
             for limit in LIMITS:
                 fits[place, limit] += sum(found) <= limit and shows_loops(outcome, reveal)
         for limit in LIMITS:
             reveal = chosen(outcome, limit, tokenizer)
             rungs[limit][describe(reveal) if reveal else "none fits"] += 1
-    print(f"{task.name}: {len(programs)} programs, {len(totals[0])} traced whole")
-    row(["form", "median", "longest", *(f"fit {limit:,} with a state after each loop" for limit in LIMITS)])
-    row(["---"] * (3 + len(LIMITS)))
+    left_out = ", ".join(f"{kind} {count}" for kind, count in untraced.items())
+    print(f"{task.name}: {len(programs)} programs, {len(totals[0])} traced whole (left out: {left_out or 'none'})")
+    row(
+        [
+            "form",
+            "median",
+            "longest",
+            "of lines",
+            "of states",
+            *(f"fit {limit:,} with a state after each loop" for limit in LIMITS),
+        ]
+    )
+    row(["---"] * (5 + len(LIMITS)))
     for place, reveal in enumerate(reveals):
         sizes = totals[place]
-        row(
-            [
-                describe(reveal),
-                f"{statistics.median(sizes):,.1f}",
-                max(sizes),
-                *(fits[place, limit] for limit in LIMITS),
-            ]
-        )
+        shares = (f"{pooled[place][role] / sum(sizes):.0%}" for role in (Role.ACTION, Role.STATE))
+        fitting = (fits[place, limit] for limit in LIMITS)
+        row([describe(reveal), f"{statistics.median(sizes):,.1f}", max(sizes), *shares, *fitting])
     for limit in LIMITS:
         print(f"max_tokens {limit:,}: " + "; ".join(f"{name}: {count}" for name, count in rungs[limit].most_common()))
 

@@ -177,7 +177,10 @@ def fit_to_budget(
     def tokens(reveal: RevealConfig) -> int:
         return count(_rendered(execution, data, reveal).spans)
 
-    return densest_reveal(execution.trace, data.reveal, tokens, leaves_out=not FORMATS[data.format].one_token)
+    # As the settings refuse: no text to ask for it, or a memory that goes by returns.
+    open_calls = data.memory is not None and data.memory.open_calls
+    leaves_out = not (FORMATS[data.format].one_token or open_calls)
+    return densest_reveal(execution.trace, data.reveal, tokens, leaves_out)
 
 
 def write(execution: Execution, data: DataConfig, reveal: RevealConfig | None = None) -> Example:

@@ -29,7 +29,7 @@ def densest_reveal(
 ) -> RevealConfig | None:
     """Return the first reveal in order of preference within `config.max_tokens`, or None.
 
-    `count` gives the example's tokens under a reveal. `leaves_out`: the format can leave frames out. None too where the tracer stepped
+    `count` gives the example's tokens under a reveal. `leaves_out`: frames may be left out. None too where the tracer stepped
     over the called function: the answer alone is left, which only `answer_only` or `call_depth` ask for.
     """
     limit = config.max_tokens

@@ -94,7 +94,9 @@ def written_states(trace: Trace, config: RevealConfig, seed: int = 0) -> dict[in
     kept, after = kept_frames(trace, config)
     marked = marked_lines(trace.program.code) if config.at is not None else frozenset()
     frames = [trace.frames[number] for number in kept]
-    held = {place for place, number in enumerate(kept) if number in after or frames[place].line in marked}
+    held: Collection[int] = ()
+    if after or marked:
+        held = {place for place, number in enumerate(kept) if number in after or frames[place].line in marked}
     states = dict(zip(kept, reveal(frames, config, seed, held)))
     if config.frames == "all":
         return states

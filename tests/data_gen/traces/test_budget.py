@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +115,13 @@ def fitted(data: dict[str, Any]) -> Example:
     [execution] = executions(config, "all", [0])
     reveal = fit_to_budget(execution, config, count)
     return write(execution, config, reveal) if reveal is not None else write_context(execution, config, "budget")
+
+
+@pytest.mark.parametrize("kept", [{"format": "symbolic"}, {"memory": {"frames": 2, "open_calls": True}}])
+def test_frames_are_not_left_out_where_the_settings_refuse_it(kept: dict[str, Any], tmp_path: Path) -> None:
+    task = source(tmp_path, LONG, "50")
+    assert fitted({"task": task, "reveal": {"max_tokens": 400}}).reveal.leaves_out
+    assert fitted({"task": task, "reveal": {"max_tokens": 400}, **kept}).outcome == "budget"
 
 
 def source(folder: Path, code: str, arguments: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         "Otherwise": "; ".join(filter(None, [*decoder, quantised(request), served(request.get("backend"))])),
         "Tokenizer": phrase(checkpoint["tokenizer"]),
         "Data": phrase(data["task"]),
-        "Reveals": phrase({"kind": "", **data["reveal"]}) if "reveal" in data else "",
+        "Reveals": phrase({"kind": "", **_telling(data["reveal"])}) if "reveal" in data else "",
         "Memory": str(Memory.model_validate(memory)) if memory is not None else "",
     }
     if not training:
@@ -115,6 +115,11 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
         )
         stages.append(f"{stage['steps']:,} steps" + (f" of {changes}" if changes else ""))
     return "; then ".join(stages)
+
+
+def _telling(reveal: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop `frames: all`, which stored settings from before frames could be left out lack."""
+    return {name: value for name, value in reveal.items() if (name, value) != ("frames", "all")}
 
 
 def phrase(settings: Mapping[str, Any]) -> str:

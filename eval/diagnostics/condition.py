@@ -17,13 +17,23 @@ from remedy.data_gen.traces.render import FORMATS
 from remedy.eval.decoding.constraints import check_data
 from remedy.eval.decoding.forcings import Forcing, check_forcing, constraint_of, fed_roles, forcing_name
 from remedy.eval.records.folder import condition_name
-from remedy.eval.records.schema import AT, REVEAL_FRAMES, REVEAL_LOOPS, Label, LabelValue, label
+from remedy.eval.records.schema import AT, Label, LabelValue, label
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.tables.sections import Published, Section
 from remedy.registry import Registry
 from remedy.settings import ConfigError, Settings
 
 MOST_EXAMPLES = 10_000_000
+
+
+REVEAL_FRAMES = label(
+    "reveal_frames",
+    "Which frames are written: `shown`, those that keep their state. Of conditions that leave others out.",
+    asked=True,
+)
+REVEAL_LOOPS = label(
+    "reveal_loops", "How many rounds of each loop are written. Of conditions that leave others out.", asked=True
+)
 
 
 class Condition(Settings):

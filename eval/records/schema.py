@@ -85,16 +85,6 @@ AT = label(
     asked=True,
 )
 
-REVEAL_FRAMES = label(
-    "reveal_frames",
-    "Which frames are written: `shown`, those that keep their state. Of conditions that leave others out.",
-    asked=True,
-)
-REVEAL_LOOPS = label(
-    "reveal_loops", "How many rounds of each loop are written. Of conditions that leave others out.", asked=True
-)
-
-
 PARTS = {
     Role.STATE: ("state_exact", "states"),
     Role.ACTION: ("action_exact", "actions"),

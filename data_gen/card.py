@@ -22,6 +22,8 @@ from remedy.settings import dump
 
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
 ROLES = [role.label for role in Role]
+MOST = {"reveal": 100}
+"""The most values of a slice that are listed, where it is not 12: a budget chooses many spacings."""
 
 
 def write_card(data: DataConfig, config: WriteConfig, directory: Path, tokenizer: str) -> Path:
@@ -77,7 +79,7 @@ def _text(
     )
     median, most, longest = np.quantile(lengths, [0.5, 0.9, 1.0])
     outcomes = ", ".join(f"{name} {count:,}" for name, count in sorted(columns.pop("outcome").items()))
-    slices = "\n".join(f"- `{name}`: {_values(values)}" for name, values in columns.items())
+    slices = "\n".join(f"- `{name}`: {_values(values, MOST.get(name, 12))}" for name, values in columns.items())
     python, isolation = data.task.environment()
     settings = dump(data).rstrip()
     # Longer than any run of backticks in the settings, which could else end the block.
@@ -128,7 +130,7 @@ def size_category(examples: int) -> str:
     return "n<1K" if not exponent else f"{ends[exponent - 1]}<n<{ends[exponent]}" if exponent < len(ends) else "n>1T"
 
 
-def _values(counter: Counter[str]) -> str:
-    if len(counter) > 12:
+def _values(counter: Counter[str], most: int) -> str:
+    if len(counter) > most:
         return f"{len(counter):,} different values"
     return ", ".join(f"{as_markdown(value)} ({count:,})" for value, count in sorted(counter.items()))

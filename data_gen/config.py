@@ -75,6 +75,13 @@ class DataConfig(Settings):
         if self.reveal.answer_only and not form.answers_only:
             able = _formats(lambda other: other.answers_only)
             yield f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"
+        if self.reveal.leaves_out and form.one_token:
+            setting = "frames" if self.reveal.frames != "all" else "loops"
+            yield (
+                f"reveal.{setting}: the {self.format} format has no text that says which frames to write: use another, or remove it"
+            )
+        if self.reveal.frames != "all" and self.memory is not None and self.memory.open_calls:
+            yield f"memory.open_calls: reveal.frames shown leaves out the returns that end calls: use memory {self.memory.frames}"
         if self.memory is not None and not (form.closes_frames or form.one_token):
             able = _formats(lambda other: other.closes_frames or other.one_token)
             yield (
@@ -96,6 +103,10 @@ class DataConfig(Settings):
             reasons["reveal.call_depth"] = "in a session, which calls nothing"
         elif not self.task.has_calls():
             reasons["reveal.call_depth"] = "in programs that call nothing"
+        if session or not self.task.has_loops():
+            reasons["reveal.loops"] = "in programs without loops"
+        if (session or not self.task.has_calls()) and self.reveal.spacing == 1 and self.reveal.locals != "changes":
+            reasons["reveal.frames"] = "with spacing 1, which keeps every state"
         if not self.task.has_strings(session):
             reasons["string_encoding"] = "where no value is a string or holds one"
         if self.string_encoding == "plain":

@@ -24,7 +24,7 @@ from remedy.data_gen.tasks.task import Task, TokenArrays
 from remedy.data_gen.traces.budget import allows_partial_trace, densest_reveal, describe
 from remedy.data_gen.traces.frames import Rendered, WrittenFrame
 from remedy.data_gen.traces.marks import MARK, draw_marks
-from remedy.data_gen.traces.render import render
+from remedy.data_gen.traces.render import FORMATS, render
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import encoded_source
 from remedy.data_gen.traces.values import same_value
@@ -180,8 +180,11 @@ def write(execution: Execution, data: DataConfig, count: Count | None = None) ->
         raise ConfigError("data.reveal.max_tokens is in tokens: nothing here knows a tokenizer to count them with")
     fitting: RevealConfig | None = data.reveal
     if count is not None and limited and outcome == "ok":
+        # As the settings refuse: no text to ask for it, or a memory that goes by returns.
+        open_calls = data.memory is not None and data.memory.open_calls
+        leaves_out = not (FORMATS[data.format].one_token or open_calls)
         fitting = densest_reveal(
-            execution.trace, data.reveal, lambda reveal: count(_rendered(execution, data, reveal).spans)
+            execution.trace, data.reveal, lambda reveal: count(_rendered(execution, data, reveal).spans), leaves_out
         )
     if fitting is None:
         outcome = OVER_BUDGET

@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parents[2] / "results" / "gpu"
 
 
 def listing() -> str:
-    """A line a job: what has run, what is next."""
+    """Return a line a job: what has run, what is next."""
     lines, following = [], True
     for name in JOBS:
         chosen, path = job(name), RESULTS / f"{name}.jsonl"

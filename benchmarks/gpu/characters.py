@@ -19,7 +19,7 @@ OTHERS = ["add_suffix", "insert_separator", "duplicate_every_char"]
 
 
 def cells(rehearse: bool) -> list[Cell]:
-    """The arms in turns, so that equally many seeds of each are through."""
+    """Return the arms in turns, so that equally many seeds of each are through."""
     if rehearse:
         small = {"seed": 1, "base": "tiny", "steps": 2, "rows": 2, "every": 1, "examples": 3}
         return [Cell(f"{arm} 1", {"arm": arm, **small}) for arm in ARMS]

@@ -47,7 +47,7 @@ SEEDS, STEPS, ROWS, EXAMPLES = 3, 2000, 128, 300
 
 
 def cells(rehearse: bool) -> list[Cell]:
-    """A first seed of every arm, the large model, then the other seeds."""
+    """Return a first seed of every arm, the large model, then the other seeds."""
     if rehearse:
         small = {"seed": 1, "size": "tiny", "steps": 2, "rows": 2, "examples": 2}
         return [Cell(f"{arm} 1", {"arm": arm, **small}) for arm in list(ARMS)[:2]]
@@ -113,8 +113,10 @@ def _tests() -> dict[str, Facts | None]:
 def frames_right(
     model: CausalLM, reader: TraceTokenizer, data: DataConfig, split: str, examples: int, rows: int = 64
 ) -> Facts:
-    """Measure on the first examples of a split, each window read with what its memory holds, the share of frames that are written
-    without a fault, in all and by event, and that of traces."""
+    """Measure the shares of frames and of traces written without a fault, on the first examples of a split.
+
+    Frames are counted in all and by event. Each window is read with what its memory holds.
+    """
     roles = [int(ROLES[role]) for role in WRITTEN]
     events = {int(reader.special_ids[token]): event.name.lower() for event, token in EVENT_TOKENS.items()}
     count = min(examples, data.task.count(split) or examples)

@@ -110,7 +110,7 @@ def _trained_on(spacing: float, count: int) -> Batches:
 
 
 def _pool(data: DataConfig, split: str, count: int, roles: tuple[Role, ...]) -> Batches:
-    """The first examples of a split, ids and labels (N, T), padded to the longest; many are made by processes."""
+    """Return the first examples of a split, ids and labels (N, T), padded to the longest; many are made by processes."""
     parts = [(data, split, range(first, min(first + PART, count))) for first in range(0, count, PART)]
     if len(parts) > 1:
         with ProcessPoolExecutor(min(12, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:

@@ -37,7 +37,7 @@ WORKERS = 8
 
 @cache
 def tiny() -> str:
-    """A pretrained model for rehearsals."""
+    """Return a pretrained model for rehearsals."""
     from tests.tiny_cwm import write_tiny_cwm
 
     return str(write_tiny_cwm(Path(tempfile.mkdtemp()) / "tiny"))
@@ -74,8 +74,11 @@ def fine_tuned(
     examples: int,
     tokenizer: Mapping[str, Any] = {},
 ) -> Iterator[Facts]:
-    """Train on the data; yields the curve of validation, and then for each test (changes of the data, roles) the share of its
-    examples of which the model chooses every token of the roles, given the true ones before: what it writes without a fault."""
+    """Train on the data; yield the curve of validation, then each test's share of examples without a fault.
+
+    A test is changes of the data, and roles. An example is without a fault if the model chooses every token of these roles,
+    given the true ones before.
+    """
     given = {
         "data": data,
         "tokenizer": {"kind": "hf", "name_or_path": base, **tokenizer},

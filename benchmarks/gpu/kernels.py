@@ -65,7 +65,7 @@ def _pay(mixer: str, length: int) -> Cell:
 
 
 def _tries(width: int, precision: str) -> list[Cell]:
-    """A cell a kernel, of every mixer's operations in the forms that it takes; of short convolutions the first alone."""
+    """List a cell for each kernel, of every mixer's operations in the forms that it takes; of short convolutions the first alone."""
     found: dict[Any, Cell] = {}
     for mixer in WITH_KERNELS:
         for use in _uses(_mixer(mixer, width)):
@@ -211,7 +211,7 @@ HEADS, SIZE, WRITTEN = 4, 16, 16
 
 
 def _drive(mixer: str, drive: str, length: int, device: torch.device) -> tuple[Any, ...]:
-    """An operation's inputs. `kept`: swaps of two of the state's axes (delta rules) or flips of its sign (Mamba-2)."""
+    """Return an operation's inputs. `kept`: swaps of two of the state's axes (delta rules) or flips of its sign (Mamba-2)."""
     draw = Draw(device, torch.float32)
     if mixer == "gru":
         return (draw.normal(8, length, 64),)
@@ -241,7 +241,7 @@ def _drive(mixer: str, drive: str, length: int, device: torch.device) -> tuple[A
 
 @torch.no_grad()
 def _state(mixer: str, inputs: tuple[Any, ...], dtype: torch.dtype, kernel: Kernel | None = None) -> Tensor:
-    """The last state as a precision computes it; a kernel takes what it reads in that precision, and keys in float32."""
+    """Return the last state as a precision computes it; a kernel takes what it reads in that precision, and keys in float32."""
     if mixer == "gru":
         torch.manual_seed(0)
         rnn = nn.GRU(64, 64, batch_first=True).to(inputs[0].device, dtype)

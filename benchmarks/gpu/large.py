@@ -76,7 +76,7 @@ def measure(
 
 
 def _settings(name: str, steps: int, size: str, commands: int, folder: Path) -> RunConfig:
-    """A run over whole states of five variables."""
+    """Return a run over whole states of five variables."""
     model, how, uneven = CASES[name]
     tokenizer: Facts = {"kind": "symbols"}
     if "size" in model:
@@ -113,7 +113,7 @@ def _here(config: RunConfig) -> Iterator[Facts]:
 
 
 def _launched(config: RunConfig, folder: str) -> Iterator[Facts]:
-    """The same under the `deepspeed` launcher, ZeRO-2."""
+    """Yield the same under the `deepspeed` launcher, ZeRO-2."""
     path = Path(folder) / "run.yaml"
     given = config.model_dump(mode="json", exclude_unset=True)
     given["train"]["deepspeed"] = {"stage": 2}

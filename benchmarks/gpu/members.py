@@ -46,7 +46,7 @@ def adamw(model: DecoderForCausalLM, rate: float) -> torch.optim.AdamW:
 
 
 def stepper(model: DecoderForCausalLM, optimizer: torch.optim.Optimizer, precision: str = "fp32") -> Step:
-    """A training step, of a stacked decoder or of one alone."""
+    """Return a training step, of a stacked decoder or of one alone."""
     parameters = list(model.parameters())
     kind, alone = parameters[0].device.type, parameters[0].ndim == 2  # the table of embeddings
 
@@ -71,7 +71,7 @@ def stepper(model: DecoderForCausalLM, optimizer: torch.optim.Optimizer, precisi
 
 
 def captured(step: Step, ids: Tensor, labels: Tensor) -> Callable[[], Tensor]:
-    """The whole step as one CUDA graph, which reads ids and labels from where these lie. Three steps are taken on the way."""
+    """Return the whole step as one CUDA graph, which reads ids and labels from where these lie. Three steps are taken on the way."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -138,8 +138,10 @@ def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 @torch.no_grad()
 def exact(model: DecoderForCausalLM, ids: Tensor, labels: Tensor, rows: int) -> Tensor:
-    """Return which examples (N, T) each member would write without a fault, (M, N): every labelled token, given the true ones before
-    it, which are then those that it writes itself. `rows` of a member are read at a time."""
+    """Return (M, N): which of the examples (N, T) each member would write without a fault.
+
+    Every labelled token is chosen, given the true ones before it. `rows` of a member are read at a time.
+    """
     members, found = members_of(model), []
     for part, wanted in zip(ids.split(rows), labels.split(rows), strict=True):
         every = part.to(device()).repeat(members, 1)
@@ -151,6 +153,6 @@ def exact(model: DecoderForCausalLM, ids: Tensor, labels: Tensor, rows: int) -> 
 
 
 def stacked(settings: dict[str, Any], vocabulary: int, seeds: range) -> DecoderForCausalLM:
-    """Decoders of these seeds as one."""
+    """Return decoders of these seeds as one."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     return stack([decoder(settings, vocabulary, seed) for seed in seeds])

@@ -59,13 +59,13 @@ class Job(NamedTuple):
 
 
 def job(name: str) -> Job:
-    """The job of a name, whose module's docstring begins with its question."""
+    """Return the job of a name, whose module's docstring begins with its question."""
     module = import_module(f"benchmarks.gpu.{name}")
     return Job(name, module.cells, module.measure, str(module.__doc__).split("\n\n")[0].replace("\n", " "))
 
 
 def ended(path: Path) -> set[str]:
-    """The cells that came to their end in a file of records."""
+    """Return the cells that came to their end in a file of records."""
     return {line["cell"] for line in _lines(path) if "seconds" in line}
 
 
@@ -146,7 +146,7 @@ def _measured(chosen: Job, cell: Cell, records: Records, end: float, rehearse: b
 
 
 def _apart(name: str, cell: Cell, limit: float, rehearse: bool) -> Iterator[Facts]:
-    """The facts that a process of its own prints, which ends with all that it started."""
+    """Yield the facts that a process of its own prints, which ends with all that it started."""
     command = [sys.executable, "-m", "benchmarks.gpu", name, "--cell", cell.name, *["--rehearse"] * rehearse]
     with tempfile.TemporaryFile("w+", errors="replace") as complaint:
         process = subprocess.Popen(
@@ -185,7 +185,7 @@ def one(name: str, cell: str, rehearse: bool) -> None:
 
 
 def machine() -> Facts:
-    """The card and the versions."""
+    """Return the card and the versions."""
     import torch
 
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "CPU"

@@ -97,7 +97,7 @@ def _arrays(data: DataConfig, split: str, start: int, count: int) -> tuple[torch
 
 
 def _seen(shown: str, data: DataConfig, steps: tuple[int, ...], rows: int, examples: int) -> float:
-    """The share of the test's programs whose first eight commands begin a program that the first seed was trained on."""
+    """Return the share of the test's programs whose first eight commands begin a program that the first seed was trained on."""
     trained_on: set[bytes] = set()
     for stage, count in enumerate(steps):
         start = sum(steps[:stage]) * rows

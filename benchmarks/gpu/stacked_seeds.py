@@ -84,7 +84,7 @@ def _tokens(members: int, rows: int, length: int, step: int) -> Tensor:
 
 
 def _equal(models: list[DecoderForCausalLM], rows: int, length: int, steps: tuple[int, ...]) -> Iterator[Facts]:
-    """The largest difference of a member's loss from its loss alone, by step; and what a repetition alone differs by."""
+    """Yield the largest difference of a member's loss from its loss alone, by step; and what a repetition alone differs by."""
     members = len(models)
     together = stack(models)
     every = torch.stack(list(_losses(together, rows, length, steps[-1], range(members))))  # steps, members

@@ -99,7 +99,7 @@ def _state(frame: Frame) -> Any:
 
 
 def plain(state: Any) -> str:
-    """A state without what is of a run: numbers as long as an `id`, and times."""
+    """Return a state without what is of a run: numbers as long as an `id`, and times."""
     return _OF_A_RUN.sub("N", repr(state))
 
 

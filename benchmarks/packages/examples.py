@@ -20,7 +20,7 @@ _LONGEST = 200_000
 
 
 def programs(package: str) -> Iterator[Program]:
-    """The examples of all modules of a package, or of a module alone, that are written in Python."""
+    """Yield the examples of all modules of a package, or of a module alone, that are written in Python."""
     for name in _modules(package):
         try:
             spec = importlib.util.find_spec(name)
@@ -84,7 +84,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def absolute(source: str, tree: ast.Module, package: str) -> str:
-    """The source with what it imports from its own package named in full, on the same lines."""
+    """Return the source with what it imports from its own package named in full, on the same lines."""
     lines = source.split("\n")
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or not node.level:
@@ -98,7 +98,7 @@ def absolute(source: str, tree: ast.Module, package: str) -> str:
 
 
 def _body(text: str, own: set[str]) -> str:
-    """The statements of a docstring's examples; those that are to raise do so in a `try`."""
+    """Return the statements of a docstring's examples; those that are to raise do so in a `try`."""
     try:
         examples = doctest.DocTestParser().get_examples(text)
     except ValueError:

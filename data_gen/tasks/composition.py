@@ -96,6 +96,9 @@ class CompositionTask(Task):
     def has_calls(self) -> bool:
         return not FAMILIES[self.family].inline
 
+    def has_loops(self) -> bool:
+        return self.has_calls()
+
     def without_effect(self, session: bool) -> dict[str, str]:
         idle: dict[str, str] = {}
         if not FAMILIES[self.family].draws_texts:

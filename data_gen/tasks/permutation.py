@@ -119,6 +119,9 @@ class PermutationTask(Task):
     def returns_nothing(self) -> bool:
         return self.answer != "string"
 
+    def has_loops(self) -> bool:
+        return False
+
     def without_effect(self, session: bool) -> dict[str, str]:
         idle = {} if self.held_out_pairs else {"test_pairs": "without held_out_pairs"}
         return idle | ({"answer": "in a session, which ends with its values"} if session else {})

@@ -196,6 +196,10 @@ class Task(Settings, ABC):
         """Say if a program may call a function of its own."""
         return True
 
+    def has_loops(self) -> bool:
+        """Say if a program may have a loop, or a function that calls itself."""
+        return True
+
     def returns_nothing(self) -> bool:
         """Say if answers are read from last states."""
         return False

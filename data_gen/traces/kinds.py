@@ -23,7 +23,7 @@ def kinds(trace: Trace, written: Sequence[WrittenFrame], reveal: RevealConfig) -
 
     - `unchanged_states`: equal to the last one shown in this call, or empty if there is none.
     - `argument_states`: others of a CALL. `changed_states`: the rest.
-    - `lines_below`: LINE frames of the next line of code in this call.
+    - `lines_below`: LINE frames of the next line of code after the one last written in this call.
     - `values_repeated`: equal to the value written before.
 
     States are compared in full, partial ones by the variables they show. A session is one call, which begins with its
@@ -39,11 +39,15 @@ def kinds(trace: Trace, written: Sequence[WrittenFrame], reveal: RevealConfig) -
     previous: str | None = None
     partial = reveal.locals in ("one_in_turn", "one_at_random")
     for number, (frame, level) in enumerate(zip(trace.frames, levels(trace.frames))):
-        following = bisect_right(code, last_line.get(level, 0))
-        below, last_line[level] = code[following : following + 1], frame.line
+        following = bisect_right(code, last_line[level]) if level in last_line else len(code)
+        below = code[following : following + 1]
         if called := frame.event is Event.CALL:
             states[level] = {}
-        if number not in shown:
+            last_line.pop(level, None)
+        if number not in shown and number > 0:
+            continue
+        last_line[level] = frame.line
+        if number not in shown:  # the first frame, which the prompt gives
             continue
         if frame.event is Event.LINE and frame.source and frame.line in below:
             numbers["lines_below"].add(number)

@@ -6,11 +6,13 @@ from itertools import repeat
 from typing import Annotated
 
 from remedy.data_gen.execution.program import Trace
+from remedy.data_gen.roles import Role, Span, Special
+from remedy.data_gen.traces.budget import describe
 from remedy.data_gen.traces.cwm import Cwm
 from remedy.data_gen.traces.frames import Format, Rendered, WrittenFrame
-from remedy.data_gen.traces.marks import marked_lines
 from remedy.data_gen.traces.repl import Repl
-from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, reveal
+from remedy.data_gen.traces.reveal import RevealConfig, written_states
+from remedy.data_gen.traces.spans import Spans
 from remedy.data_gen.traces.symbolic import Symbolic
 from remedy.registry import Registry, one_of
 
@@ -39,16 +41,31 @@ def render(
     `context`: show the program (`cwm` formats always do). `seed`: of variables shown at random.
     """
     config = config or RevealConfig()
-    numbers = kept_frames(trace.frames, config)
-    frames = trace.frames if len(numbers) == len(trace.frames) else [trace.frames[number] for number in numbers]
+    states = written_states(trace, config, seed)
+    frames = [trace.frames[number] for number in states]
     writer = FORMATS[format]
-    marked = marked_lines(trace.program.code) if config.at is not None else ()
     chosen = map(
         WrittenFrame,
-        numbers,
+        states,
         [frame.event for frame in frames] if writer.events else repeat(None),
         [frame.source for frame in frames],
-        reveal(frames, config, seed, marked),
+        states.values(),
         [frame.value for frame in frames],
     )
-    return writer.write(trace, list(chosen), context=context, encoding=string_encoding, answer_only=config.answer_only)
+    written = writer.write(
+        trace, list(chosen), context=context, encoding=string_encoding, answer_only=config.answer_only
+    )
+    if not config.leaves_out:
+        return written
+    return written._replace(spans=_asking(written.spans, f"# reveal: {describe(config)}\n"))
+
+
+def _asking(spans: list[Span], line: str) -> list[Span]:
+    """Put a line after the program, at the end of the context's text."""
+    place = next(
+        (at for at, span in enumerate(spans) if span.piece is Special.FRAME_SEP or span.role is not Role.CONTEXT),
+        len(spans),
+    )
+    context = Spans(spans[:place])
+    context.text(Role.CONTEXT, line, -1)
+    return [*context, *spans[place:]]

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from remedy import rng
-from remedy.data_gen.execution.program import UNCHANGED, Event, Frame, Value
+from remedy.data_gen.execution.program import UNCHANGED, Event, Frame, Trace, Value
+from remedy.data_gen.traces.loops import unfolded
+from remedy.data_gen.traces.marks import marked_lines
 from remedy.settings import Settings
 
 Shown = dict[str, Value]
@@ -50,6 +52,13 @@ class RevealConfig(Settings):
     same, but no state where nothing has changed (`changes`); or one variable, in turn or at random. The last state shows all."""
     call_depth: int | None = Field(default=None, ge=0, le=1_000_000)
     """Levels of calls that are traced; deeper calls are stepped over (0: the entry point's own frames). None: all."""
+    frames: Literal["all", "shown"] = "all"
+    """The frames that are written: all, or those that keep their state (`shown`), with the first call, the end and, of a program that
+    raised, its exception. The prompt then says how the trace is written."""
+    loops: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Rounds of a loop that are written; then nothing is until the loop is left. Nested loops likewise; of a recursion, as many levels.
+    The first frame after a loop is written and keeps its state, whatever the spacing (`changes`: if anything has changed). So does the
+    last. The prompt says the number. None: all."""
     answer_only: bool = False
     """Write only the returned value after the first frame, without a trace."""
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000_000)
@@ -63,7 +72,9 @@ class RevealConfig(Settings):
     @model_validator(mode="after")
     def _has_an_effect(self) -> RevealConfig:
         if self.answer_only:
-            self.refuse_idle(dict.fromkeys(("spacing", "at", "locals", "call_depth"), "with answer_only"))
+            self.refuse_idle(
+                dict.fromkeys(("spacing", "at", "locals", "call_depth", "frames", "loops"), "with answer_only")
+            )
         if self.spacing == 1:
             self.refuse_idle({"at": "with spacing 1, which keeps every state (`.inf` keeps the first and the last)"})
         return self
@@ -72,14 +83,50 @@ class RevealConfig(Settings):
         """Say if a frame keeps its STATE, by its ordinal among those with locals."""
         return ordinal % self.spacing == 0 or ordinal == last
 
+    @property
+    def leaves_out(self) -> bool:
+        """Say if frames are left out, of which the prompt tells."""
+        return self.frames != "all" or self.loops is not None
 
-def kept_frames(frames: Sequence[Frame], config: RevealConfig) -> list[int]:
-    """Return the numbers of the written frames."""
+
+def written_states(trace: Trace, config: RevealConfig, seed: int = 0) -> dict[int, Shown | None]:
+    """Map the number of each written frame to what its STATE shows, or None."""
+    kept, after = kept_frames(trace, config)
+    marked = marked_lines(trace.program.code) if config.at is not None else frozenset()
+    frames = [trace.frames[number] for number in kept]
+    held: Collection[int] = ()
+    if after or marked:
+        held = {place for place, number in enumerate(kept) if number in after or frames[place].line in marked}
+    states = dict(zip(kept, reveal(frames, config, seed, held)))
+    if config.frames == "all":
+        return states
+    always = {*after, *_ends(trace, kept)}
+    return {number: state for number, state in states.items() if state is not None or number in always}
+
+
+def kept_frames(trace: Trace, config: RevealConfig) -> tuple[list[int], set[int]]:
+    """Return the numbers of the frames to choose from, and of the first ones after loops.
+
+    All of the former are written, unless `frames` says otherwise. The latter are needed for `loops` alone.
+    """
+    frames = trace.frames
+    numbers, after = list(range(len(frames))), set[int]()
     if config.answer_only:
-        return [0, len(frames) - 1] if len(frames) > 1 else list(range(len(frames)))
-    if config.call_depth is None:
-        return list(range(len(frames)))
-    return [number for number, level in enumerate(levels(frames)) if level <= config.call_depth]
+        return numbers[:1] + numbers[1:][-1:], after
+    if config.call_depth is not None:
+        numbers = [number for number, level in enumerate(levels(frames)) if level <= config.call_depth]
+    if config.loops is not None:
+        kept, after = unfolded(trace, config.loops)
+        kept.update(_ends(trace, numbers))
+        numbers = [number for number in numbers if number in kept]
+    return numbers, after
+
+
+def _ends(trace: Trace, numbers: Sequence[int]) -> list[int]:
+    """List the first frame, the last state, the uncaught exception and the last frame."""
+    last_state = next((number for number in reversed(numbers) if trace.frames[number].locals is not None), None)
+    ends = (*numbers[:1], last_state, trace.exception_frame, *numbers[-1:])
+    return [number for number in ends if number is not None]
 
 
 def levels(frames: Sequence[Frame]) -> list[int]:
@@ -95,12 +142,13 @@ def levels(frames: Sequence[Frame]) -> list[int]:
 
 
 def reveal(
-    frames: Sequence[Frame], config: RevealConfig, seed: int = 0, marked: Collection[int] = ()
+    frames: Sequence[Frame], config: RevealConfig, seed: int = 0, held: Collection[int] = ()
 ) -> list[Shown | None]:
     """List what each frame's STATE shows, or None.
 
-    `marked`: lines whose frames keep their state. The last frame with locals shows all, unless `locals` is a diff and a
-    returned value follows. In a diff a CALL shows every value, a LINE `..` for values as last shown; a RETURN clears these.
+    `held`: positions of frames that keep their state at any spacing. The last frame with locals shows all, unless `locals`
+    is a diff and a returned value follows. In a diff a CALL shows every value, a LINE `..` for values as last shown, and a
+    RETURN clears what was shown.
     """
     # A traced program ends with a RETURN, which has no locals.
     session = bool(frames) and frames[-1].locals is not None
@@ -108,14 +156,14 @@ def reveal(
     shown: list[Shown | None] = []
     memory: Shown = {}
     ordinal = reveals = 0
-    for frame in frames:
+    for place, frame in enumerate(frames):
         if frame.locals is None:
             if frame.event is Event.RETURN:
                 memory = {}
             shown.append(None)
             continue
         is_last, state = ordinal == with_locals - 1, frame.locals
-        if not config.keeps(ordinal, with_locals - 1) and frame.line not in marked:
+        if not config.keeps(ordinal, with_locals - 1) and place not in held:
             shown.append(None)
         elif config.locals in DIFFS and not (session and is_last):
             unchanged = (

@@ -68,7 +68,7 @@ def token_rows(
     """Yield a row for every tokenizer, format, string encoding and variant.
 
     `variant`: `fixed`, or `densest` for the one that fits `max_tokens`. `call_depth`: of the deepest written calls;
-    missing: all. `written`: False if untraced, or if no variant fits.
+    missing: all. `loops`: missing: all rounds. `written`: False if untraced, or if no variant fits.
     """
     for form, encoding, contents, spacing in itertools.product(
         settings.formats, settings.string_encodings, settings.locals, settings.spacings
@@ -83,7 +83,9 @@ def token_rows(
     retraced, reveal = retrace_shallower(program, tracer, outcome), RevealConfig(max_tokens=settings.max_tokens)
     if isinstance(outcome, ProgramError) and isinstance(retraced, Trace):
         # Too long to trace whole: it was traced down to this call depth.
-        reveal = reveal.changed({"call_depth": max(levels(retraced.frames), default=0)})
+        depth = max(levels(retraced.frames), default=0)
+        if depth or not program.calls:  # else the answer alone is left
+            reveal = reveal.changed({"call_depth": depth})
     combinations = itertools.product(tokenizers.items(), settings.formats, settings.string_encodings)
     for (name, tokenizer), form, encoding in combinations:
         yield _row(name, form, encoding, "densest", *_fitted(retraced, reveal, form, encoding, tokenizer))
@@ -114,6 +116,8 @@ def _row(
         "spacing": reveal.spacing,
         "locals": reveal.locals,
         "call_depth": reveal.call_depth,
+        "frames": reveal.frames,
+        "loops": reveal.loops,
         "written": counts is not None,
         **{column: None if counts is None else counts[role] for role, column in ROLE_COLUMNS.items()},
     }

@@ -59,7 +59,7 @@ def check_data(constraint: str, data: DataConfig) -> None:
         raise ConfigError(f"forcing {constraint}: {error}") from None
     if data.reveal.max_tokens is not None:
         raise ConfigError(
-            f"forcing {constraint}: reveal.max_tokens: may step over calls, and control flow goes from frame to frame: remove it"
+            f"forcing {constraint}: reveal.max_tokens: may leave frames out, and control flow goes from frame to frame: remove it"
         )
 
 

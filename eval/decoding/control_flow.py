@@ -84,8 +84,9 @@ class TraceGrammar:
             raise ControlFlowError(
                 f"format: {format} does not write events, which control flow goes by; use one of {known}"
             )
-        if reveal.answer_only or reveal.call_depth is not None:
-            setting = "answer_only" if reveal.answer_only else "call_depth"
+        plain = RevealConfig()
+        settings = ("answer_only", "call_depth", "frames", "loops")
+        if setting := next((name for name in settings if getattr(reveal, name) != getattr(plain, name)), ""):
             raise ControlFlowError(
                 f"reveal.{setting}: control flow goes from frame to frame, and this leaves frames out"
             )

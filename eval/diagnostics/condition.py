@@ -26,6 +26,16 @@ from remedy.settings import ConfigError, Settings
 MOST_EXAMPLES = 10_000_000
 
 
+REVEAL_FRAMES = label(
+    "reveal_frames",
+    "Which frames are written: `shown`, those that keep their state. Of conditions that leave others out.",
+    asked=True,
+)
+REVEAL_LOOPS = label(
+    "reveal_loops", "How many rounds of each loop are written. Of conditions that leave others out.", asked=True
+)
+
+
 class Condition(Settings):
     """A cell of a diagnostic's grid: the data, and how they are decoded."""
 
@@ -49,6 +59,8 @@ class Condition(Settings):
             "locals": data.reveal.locals,
             "spacing": float(data.reveal.spacing),
             **({} if data.reveal.at is None else {AT.name: str(data.reveal.at)}),
+            **({} if data.reveal.frames == "all" else {REVEAL_FRAMES.name: data.reveal.frames}),
+            **({} if data.reveal.loops is None else {REVEAL_LOOPS.name: data.reveal.loops}),
             "answer_only": data.reveal.answer_only,
             "forcing": forcing_name(self.forcing),
         }

@@ -84,7 +84,6 @@ AT = label(
     asked=True,
 )
 
-
 PARTS = {
     Role.STATE: ("state_exact", "states"),
     Role.ACTION: ("action_exact", "actions"),

@@ -15,8 +15,17 @@ from remedy.eval.tables.sections import TOKENS, Rows, Section, interval, text
 
 _SET = ["benchmark", "tokenizer", "format", "string_encoding"]
 _HEAD = ["Programs", "Tokenizer", "Format", "String encoding"]
-DENSITIES = ("every state in full", "every state as a diff", "wider spacing", "calls stepped over", "nothing fits")
-"""Ways to fit a program into a limit, each of which gives up more."""
+DENSITIES = (
+    "every state in full",
+    "every state as a diff",
+    "every change",
+    "wider spacing",
+    "frames left out",
+    "loops folded",
+    "calls stepped over",
+    "nothing fits",
+)
+"""Ways to make a program fit into a limit, each giving up more."""
 
 
 def measured_sections(measurements: Sequence[Measurement]) -> list[Section]:
@@ -69,10 +78,19 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
     fitted = tokens[tokens["variant"] == "densest"].merge(
         whole[[*_SET, "example", "tokens"]], on=[*_SET, "example"], how="left", suffixes=("", "_whole")
     )
-    full, diff, spaced, stepped_over, nothing = DENSITIES
+    fitted = fitted.assign(**{name: None for name in ("frames", "loops") if name not in fitted})  # older measurements
+    full, diff, changes, spaced, left_out, folded, stepped_over, nothing = DENSITIES
     # In this order: the first that holds is what was given up.
-    given_up = [~fitted["written"].astype(bool), fitted["call_depth"].notna(), fitted["spacing"] > 1]
-    density = np.select([*given_up, fitted["locals"] == "full"], [nothing, stepped_over, spaced, full], diff)
+    given_up = {
+        nothing: ~fitted["written"].astype(bool),
+        stepped_over: fitted["call_depth"].notna(),
+        folded: fitted["loops"].notna(),
+        left_out: fitted["frames"] == "shown",
+        spaced: fitted["spacing"] > 1,
+        changes: fitted["locals"] == "changes",
+        full: fitted["locals"] == "full",
+    }
+    density = np.select([*given_up.values()], [*given_up], diff)
     fitted = fitted.assign(density=pd.Categorical(density, DENSITIES))
     rows = [[*_HEAD, "Written with", "Count", "Median tokens", "Each state in full"]]
     for _, of_set in fitted.groupby(_SET, sort=False):

@@ -67,8 +67,8 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
     if picked.empty:
         return []
     for opened in openings:
-        of_run = picked[picked["run"] == opened.request["run"]]
-        for slug, of_condition in of_run.groupby("condition"):
+        own = (picked["run"] == opened.request["run"]) & picked["condition"].isin(opened.request["conditions"])
+        for slug, of_condition in picked[own].groupby("condition"):
             for name, view in zip(of_condition["name"], opened.views(str(slug), of_condition["index"].tolist())):
                 write_text(output / FOLDER / f"{name}.html", page(view))
     telling = [name for name in label_columns(records) if records[name].nunique(dropna=False) > 1]

@@ -68,7 +68,7 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
         "Otherwise": joined("; ", *decoder, quantisation_text(request), server_text(request.get("backend"))),
         "Tokenizer": phrase(checkpoint["tokenizer"]),
         "Data": phrase(data["task"]),
-        "Reveals": phrase({"kind": "", **data["reveal"]}) if "reveal" in data else "",
+        "Reveals": phrase({"kind": "", **_telling(data["reveal"])}) if "reveal" in data else "",
         "Memory": str(Memory.model_validate(memory)) if memory is not None else "",
     }
     if not training:
@@ -107,6 +107,11 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
         changes = [f"{key.rpartition('.')[2]} {text(value)}" for key, value in stage.get("set", {}).items()]
         stages.append(joined(" of ", f"{stage['steps']:,} steps", ", ".join(changes)))
     return "; then ".join(stages)
+
+
+def _telling(reveal: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop `frames: all`, which stored settings from before frames could be left out lack."""
+    return {name: value for name, value in reveal.items() if (name, value) != ("frames", "all")}
 
 
 def phrase(settings: Mapping[str, Any]) -> str:

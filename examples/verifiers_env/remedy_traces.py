@@ -92,7 +92,7 @@ class TraceTaskset(vf.Taskset[TraceTask, TraceConfig]):
 
 
 def texts(row: dict[str, Any]) -> dict[str, str]:
-    """The prompt and the trace of a row without special tokens, which chats do not carry."""
+    """Return the prompt and the trace of a row without special tokens, which chats do not carry."""
     return {name: "".join(one for one in pieces(row[name]) if isinstance(one, str)) for name in ("prompt", "trace")}
 
 

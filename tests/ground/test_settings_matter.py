@@ -62,6 +62,8 @@ OTHERS: dict[str, list[Any]] = {
     "reveal.at": [0.5],
     "reveal.locals": ["diff", "changes", "one_in_turn", "one_at_random"],
     "reveal.call_depth": [0],
+    "reveal.frames": ["shown"],
+    "reveal.loops": [1],
     "reveal.answer_only": [True],
     "reveal.max_tokens": [250, 40],
     "task.n": [4],

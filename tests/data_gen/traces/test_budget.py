@@ -1,4 +1,4 @@
-"""The budget-aware choice: first in the order of preference among the ways that fit, checked against trying them all."""
+"""The budget-aware choice: it fits, and the next denser way does not."""
 
 import json
 import math
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from remedy.data_gen.execution.tracer import trace
 from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.traces.budget import densest_reveal
 from remedy.data_gen.traces.render import render
-from remedy.data_gen.traces.reveal import RevealConfig, kept_frames, levels
+from remedy.data_gen.traces.reveal import RevealConfig, kept_frames
 
 CODE = """def f(n, s):
     for i in range(n):
@@ -30,6 +31,11 @@ def g(i):
 """
 
 
+RECURSIVE = """def f(n):
+    return n and f(n - 1) + n
+"""
+
+
 def long_trace(n: int) -> Trace:
     return trace(Program.from_call(CODE, f"{n}, 'start'"))
 
@@ -40,47 +46,81 @@ def count(spans: Sequence[Span]) -> int:
 
 def in_order(traced: Trace, config: RevealConfig) -> list[RevealConfig]:
     """Every way, in the documented order."""
-    frames = len(traced.frames)
-    spacings: list[float] = [*range(1, frames), math.inf]
-    ways = [config, *(config.model_copy(update={"locals": "diff", "spacing": k}) for k in spacings)]
-    for depth in range(max(levels(traced.frames)) - 1, -1, -1):
-        ways.append(config.model_copy(update={"call_depth": depth}))
-        ways += [config.model_copy(update={"locals": "diff", "spacing": k, "call_depth": depth}) for k in spacings]
-    return ways
+    reveals = sum(frame.locals is not None for frame in traced.frames)
+    spacings: list[float] = [*range(2, reveals), math.inf]
+    changes = config.model_copy(update={"locals": "changes"})
+    ways = [config, config.model_copy(update={"locals": "diff"}), changes]
+    ways += [changes.model_copy(update={"spacing": k}) for k in spacings]
+    shown = changes.model_copy(update={"frames": "shown"})
+    if "for" not in traced.program.code:
+        doubled = [2**k for k in range(20) if k == 0 or 2**k <= reveals]
+        return ways + [shown.model_copy(update={"spacing": k}) for k in [*doubled, math.inf]]
+    ways += [shown.model_copy(update={"spacing": k}) for k in (1, 2, 4, 8, 16)]
+    ways += [shown.model_copy(update={"spacing": 16, "loops": k}) for k in (64, 32, 16, 8, 4, 2, 1)]
+    return [*ways, shown.model_copy(update={"spacing": math.inf, "loops": 1})]
 
 
-@given(st.integers(0, 6), st.integers(1, 4000))
-def test_the_choice_is_the_first_way_that_fits(n: int, budget: int) -> None:
-    traced = long_trace(n)
+@given(st.booleans(), st.integers(0, 6), st.integers(1, 4000))
+def test_the_choice_fits_and_the_next_denser_way_does_not(loops: bool, n: int, budget: int) -> None:
+    traced = long_trace(n) if loops else trace(Program.from_call(RECURSIVE, f"{n}"))
     config = RevealConfig(max_tokens=budget)
 
     def cost(way: RevealConfig) -> int:
         return count(render(traced, "cwm", way).spans)
 
     chosen = densest_reveal(traced, config, cost)
-    fitting = [way for way in in_order(traced, config) if cost(way) <= budget]
+    ways = in_order(traced, config)
     if chosen is None:
-        assert not fitting
+        assert cost(ways[-1]) > budget
         return
     assert cost(chosen) <= budget
-    first = fitting[0]
-    assert (chosen.locals, chosen.call_depth) == (first.locals, first.call_depth)
-    # Wider spacing may cost more where it shows what changed since further back; the search goes by halves and may pass a fit by.
-    assert chosen.spacing == first.spacing or cost(chosen.model_copy(update={"spacing": chosen.spacing - 1})) > budget
+    place = ways.index(chosen)
+    # Where a way is rarely sparser but costs more, the search by halves may pass a fit by.
+    assert place == 0 or cost(ways[place - 1]) > budget
 
 
 @given(st.integers(0, 5), st.integers(0, 4))
 def test_stepping_over_writes_what_tracing_to_that_depth_records(n: int, depth: int) -> None:
     program = Program.from_call(CODE, f"{n}, 'start'")
     whole, shallow = trace(program), trace(program, depth=depth)
-    kept = [whole.frames[number] for number in kept_frames(whole.frames, RevealConfig(call_depth=depth))]
+    kept = [whole.frames[number] for number in kept_frames(whole, RevealConfig(call_depth=depth))[0]]
     assert kept == shallow.frames
+
+
+@given(st.integers(1, 6), st.integers(1, 4000))
+def test_without_frames_left_out_the_widest_spacing_is_the_last_way(n: int, budget: int) -> None:
+    traced = long_trace(n)
+    config = RevealConfig(max_tokens=budget)
+    chosen = densest_reveal(traced, config, lambda way: count(render(traced, "cwm", way).spans), leaves_out=False)
+    assert chosen is None or not chosen.leaves_out
+
+
+def test_the_answer_alone_is_no_way_to_fit_unless_it_is_asked_for() -> None:
+    program = Program.from_call(LONG, "50")
+    over = trace(program, depth=0)  # as where the tracer stepped over all that the entry point calls
+    assert densest_reveal(over, RevealConfig(max_tokens=10_000), lambda way: 1) is None
+    asked = RevealConfig(max_tokens=10_000, call_depth=0)
+    assert densest_reveal(over, asked, lambda way: 1) == asked
+    long = trace(program)
+    chosen = densest_reveal(long, RevealConfig(max_tokens=400), lambda way: count(render(long, "cwm", way).spans))
+    assert chosen is not None
+    assert (chosen.frames, chosen.call_depth) == ("shown", None)
+    assert chosen.loops is not None
+    after = next(number for number, frame in enumerate(long.frames) if frame.source == "    return i\n")
+    assert after in {frame.number for frame in render(long, "cwm", chosen).frames if frame.locals}
 
 
 def fitted(data: dict[str, Any]) -> Example:
     """The first example, in the reveal that fits."""
     config = DataConfig.model_validate(data)
     return examples(config, "all", [0], count=count)[0]
+
+
+@pytest.mark.parametrize("kept", [{"format": "symbolic"}, {"memory": {"frames": 2, "open_calls": True}}])
+def test_frames_are_not_left_out_where_the_settings_refuse_it(kept: dict[str, Any], tmp_path: Path) -> None:
+    task = source(tmp_path, LONG, "50")
+    assert fitted({"task": task, "reveal": {"max_tokens": 400}}).reveal.leaves_out
+    assert fitted({"task": task, "reveal": {"max_tokens": 400}, **kept}).outcome == "budget"
 
 
 def source(folder: Path, code: str, arguments: str) -> dict[str, Any]:

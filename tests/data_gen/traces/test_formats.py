@@ -59,6 +59,8 @@ reveals = st.one_of(
         spacing=st.sampled_from([1, 2, 3, float("inf")]),
         locals=st.sampled_from(["full", "diff", "changes", "one_in_turn", "one_at_random"]),
         call_depth=st.sampled_from([None, 0, 1]),
+        frames=st.sampled_from(["all", "shown"]),
+        loops=st.sampled_from([None, 1]),
     ),
     st.just(RevealConfig(answer_only=True)),
 )

@@ -125,6 +125,8 @@ def test_on_straight_line_programs_whatever_is_written_of_states_the_rest_is_the
         ("repl", {}, "format: repl does not write events"),
         ("cwm", {"call_depth": 1}, "reveal.call_depth"),
         ("cwm", {"answer_only": True}, "reveal.answer_only"),
+        ("cwm", {"frames": "shown", "spacing": 4}, "reveal.frames"),
+        ("cwm", {"loops": 2}, "reveal.loops"),
     ],
 )
 def test_what_leaves_frames_or_events_out_is_refused(format: str, reveal: dict[str, Any], message: str) -> None:

@@ -35,11 +35,15 @@ def test_tables_on_ones_own_programs(own: Path, tmp_path: Path) -> None:  # noqa
 def test_what_was_given_up_for_a_variant_to_fit_is_in_its_columns() -> None:
     about = {"benchmark": "own", "tokenizer": "a", "format": "cwm", "string_encoding": "plain", "variant": "densest"}
     about |= {"written": True, "call_depth": None, "spacing": 1.0, "locals": "full", "tokens": 7.0}
+    about |= {"frames": "all", "loops": None}
     changes: list[dict[str, object]] = [
         {},
         {"locals": "diff"},
-        {"locals": "diff", "spacing": 4.0},
-        {"locals": "diff", "spacing": float("inf"), "call_depth": 0.0},
+        {"locals": "changes"},
+        {"locals": "changes", "spacing": 4.0},
+        {"locals": "changes", "spacing": 16.0, "frames": "shown"},
+        {"locals": "changes", "spacing": 16.0, "frames": "shown", "loops": 2.0},
+        {"locals": "changes", "spacing": float("inf"), "call_depth": 0.0},
         {"written": False, "call_depth": 1.0},
     ]
     rows = [{**about, "example": str(number), **change} for number, change in enumerate(changes)]

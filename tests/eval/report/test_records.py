@@ -44,11 +44,23 @@ DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "lengt
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("evaluation")
+    evaluate_in(folder, DATA)
+    return folder
+
+
+def evaluate_in(folder: Path, data: DataConfig) -> None:
     diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["action_forced"], "examples": 12}
     settings = build(EvalConfig, {"diagnostics": [diagnostic], "max_new_tokens": 300}, "x")
-    model, tokenizer = model_for(DATA, "chars")
-    evaluate(model, tokenizer, CheckpointInfo(DATA), settings, folder, "gru")
-    return folder
+    model, tokenizer = model_for(data, "chars")
+    evaluate(model, tokenizer, CheckpointInfo(data), settings, folder, "gru")
+
+
+def test_one_run_may_be_evaluated_at_two_densities_in_two_folders(evaluated: Path, tmp_path: Path) -> None:
+    evaluate_in(tmp_path / "sparse", DATA.changed({"reveal.spacing": 2, "reveal.frames": "shown"}))
+    report([evaluated, tmp_path / "sparse"], tmp_path / "report")
+    text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert "spacing 2.0; locals diff; frames shown" in text
+    assert len(list((tmp_path / "report" / "records").iterdir())) == len(re.findall(r"\(records/", text)) > 0
 
 
 def test_a_report_links_pages_that_are_those_of_show(evaluated: Path, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ FORMS: list[dict[str, Any]] = [
     {"format": "cwm", "reveal": {"locals": "diff"}},
     {"format": "cwm_unseeded", "reveal": {"locals": "diff"}},
     {"format": "cwm_numbered", "reveal": {"spacing": 3}},
+    {"format": "cwm", "reveal": {"spacing": 3, "locals": "diff", "frames": "shown", "loops": 1}},
     {"format": "cwm", "reveal": {"answer_only": True}},
     {"format": "repl"},
     {"format": "cwm", "task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}},

@@ -11,6 +11,8 @@ from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.tasks import Task
+from remedy.data_gen.tasks.permutation import PermutationTask
+from remedy.data_gen.tasks.permutation_programs import move_table
 from remedy.data_gen.traces.reveal import DIFFS, RevealConfig
 from remedy.eval.diagnostics.condition import (
     DIAGNOSTICS,
@@ -84,6 +86,11 @@ class PermutationDiagnostic(Diagnostic):
             settings |= {f"task.{name}": value for name, value in given_labels.items()}
             for length in self.lengths:
                 changed = data.changed({**settings, "task.length": length}, "diagnostic permutation")
+                if pairs == "with" and (most := _most_with_pairs(changed.task)) < self.examples:
+                    raise ConfigError(
+                        f"diagnostic permutation: length {length} gives at most {most} test programs with a held-out pair, and "
+                        f"{self.examples} are asked for: give longer programs, or fewer examples"
+                    )
                 labels = {"length": length, **given_labels}
                 if changed.reveal.at is None:  # otherwise each program has its own horizon
                     labels["horizon"] = horizon(length, changed.reveal)
@@ -95,6 +102,14 @@ class PermutationDiagnostic(Diagnostic):
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
         return solved_horizon_section(cls.title, conditions)
+
+
+def _most_with_pairs(task: Task) -> int:
+    """Bound the number of test programs with a held-out pair."""
+    assert isinstance(task, PermutationTask)
+    length, values = task.length_range()[1], 10**task.n
+    # Pairs x positions x other commands x starting values, of which a tenth is the test split's.
+    return int(task.held_out_pairs * (length - 1) * len(move_table(task.n, task.moves)) ** (length - 2) * values) // 10
 
 
 def horizon(length: int, reveal: RevealConfig) -> int:

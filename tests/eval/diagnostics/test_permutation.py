@@ -55,6 +55,12 @@ def test_programs_with_a_held_out_pair_and_without_are_conditions_of_their_own()
             "test",
             "needs length and repertoire of at least 2; got 1",
         ),
+        (
+            {**PAIRS, "lengths": [2], "examples": 200},
+            {"task.held_out_pairs": 1},
+            "test",
+            "at most 100 .* 200 are asked",
+        ),
     ],
 )
 def test_pairs_that_cannot_be_asked_for_are_refused(

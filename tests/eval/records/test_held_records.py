@@ -32,7 +32,7 @@ def test_it_is_scored_as_what_the_model_writes_freely(loops: Prepared) -> None:
 
         generator: Any = drafting(loops.reader(following), CHARACTERS, 2)
         ran = run_condition(generator, CHARACTERS, condition(loops.data.model_dump()), config)
-        for row, kept in zip(ran.rows, ran.kept):
+        for row, kept in zip(ran.rows, ran.generations):
             assert row["right"] is not wrong
             assert row["failure"] == ("wrong return" if wrong else "")
             assert row["action_exact"] == 1.0

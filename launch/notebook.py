@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from remedy.checksums import read_json
 from remedy.data_gen.config import DataConfig
 from remedy.eval.view.model import View
 from remedy.eval.view.terminal import page, show_view
@@ -72,10 +73,7 @@ class Report:
     def _table(self, name: str) -> pd.DataFrame:
         import pandas as pd
 
-        try:
-            return pd.read_csv(self.folder / f"{name}.csv")
-        except pd.errors.EmptyDataError:
-            return pd.DataFrame()
+        return pd.DataFrame(read_json(self.folder / "report.json", "make the report again")[name])
 
 
 def report(evaluations: Sequence[str | Path], out: str | Path, title: str = "Report") -> Report:

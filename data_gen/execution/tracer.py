@@ -126,7 +126,9 @@ def _objects() -> list[object]:
 
     They have all small sizes and the kinds that Python reuses. Then every other address is free.
     """
-    objects: list[object] = []
+    # Kinds first: afterwards they would take the places that are freed below.
+    objects: list[object] = [tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037)]
+    objects.extend(make() for make in (list, dict, set) for _ in range(137))
     for size in range(0, 256, 16):
         same_size: list[object] = [bytes(size) if size else object() for _ in range(_PLACES)]
         for position in range(0, _PLACES, 2):
@@ -134,8 +136,6 @@ def _objects() -> list[object]:
             if index >= _PLACES // 2:  # the first places, which a first run took, stay taken
                 same_size[index] = None
         objects.append(same_size)
-    objects.extend(tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037))
-    objects.extend(make() for make in (list, dict, set) for _ in range(137))
     return objects
 
 

@@ -22,7 +22,7 @@ from tests.test_structure import FILES, ROOT
 
 STARTS = {
     # An interpreter of this search path, but for the working folder.
-    "models/kernels.py apart: subprocess.run(own_command())",
+    "models/kernels.py refusal_in_subprocess: subprocess.run(own_command())",
     "train/arguments.py to_universal: subprocess.run(module_command())",
     "launch/runner.py _on_several: subprocess.Popen(module_command())",
     "remedy/processes.py own_command: sys.executable",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +30,15 @@ from remedy.settings import UserError
 from remedy.train.config import RunConfig, TrainSettings
 
 
+@dataclass(frozen=True)
+class RowExample:
+    """One example of a row; `part` is its mixture part or ""."""
+
+    part: str
+    data: DataConfig
+    index: int
+
+
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Tokens]:
     """Return these examples as token arrays."""
     arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
@@ -48,13 +58,13 @@ def as_tokens(ids: Sequence[int], roles: Sequence[int], frames: Sequence[int], s
 
 
 def row_of_example(
-    tokens: Tokens, data: DataConfig, index: int, supervised: frozenset[Role], special_ids: Mapping[Special, int]
+    tokens: Tokens, data: DataConfig, index: int, learnt: frozenset[Role], special_ids: Mapping[Special, int]
 ) -> Tokens:
     """Return an example, or with `data.memory` one window drawn by its index."""
     if data.memory is None:
         return tokens
     bits = rng.bits(rng.key(data.seed, rng.WINDOW, index), 0)
-    return drawn_window(tokens, data.memory, np.array(sorted(supervised), np.int8), bits, special_ids)
+    return drawn_window(tokens, data.memory, np.array(sorted(learnt), np.int8), bits, special_ids)
 
 
 class Rows(Dataset[Tokens]):
@@ -69,6 +79,16 @@ class Rows(Dataset[Tokens]):
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         """Return a batch of rows, for the DataLoader."""
         raise NotImplementedError
+
+    def examples_of(self, row: int) -> list[RowExample]:
+        """Return the examples that a row joins."""
+        raise NotImplementedError
+
+    def describe(self, rows: range) -> str:
+        indices_by_part: dict[str, list[int]] = {}
+        for example in (example for row in rows for example in self.examples_of(row)):
+            indices_by_part.setdefault(example.part, []).append(example.index)
+        return "; ".join(f"{part or 'train'} examples {ranges(indices)}" for part, indices in indices_by_part.items())
 
 
 class TraceDataset(Rows):
@@ -105,8 +125,25 @@ class TraceDataset(Rows):
                 examples.update(zip(positions[chosen_here].tolist(), read))
         return [joined([examples[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
 
+    def examples_of(self, row: int) -> list[RowExample]:
+        mixture = self.mixtures[int(np.searchsorted(self.ends, row, side="right"))]
+        sources, indices = mixture.locate(self._examples([row]))
+        parts = [mixture.sources[number] for number in sources]
+        return [RowExample(source.name, source.data, index) for source, index in zip(parts, indices.tolist())]
+
     def _examples(self, rows: Sequence[int]) -> npt.NDArray[np.int64]:
         return (np.asarray(rows, dtype=np.int64)[:, None] * self.pack + np.arange(self.pack)).reshape(-1)
+
+
+def ranges(numbers: list[int]) -> str:
+    """Write [3, 4, 5, 6, 7, 12] as `3 to 7, 12`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][-1:] = [number] if len(runs[-1]) > 1 else [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join(" to ".join(map(str, run)) for run in runs)
 
 
 def joined(rows: Sequence[Tokens]) -> Tokens:
@@ -251,15 +288,23 @@ class ShardDataset(Rows):
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         return [joined([self._example(row * self.pack + i) for i in range(self.pack)]) for row in rows]
 
+    def examples_of(self, row: int) -> list[RowExample]:
+        located = (self._locate(number) for number in range(row * self.pack, (row + 1) * self.pack))
+        return [RowExample("", self.data, shard.start + index) for shard, index in located]
+
     def _example(self, number: int) -> Tokens:
+        shard, index = self._locate(number)
+        columns = _columns(self.directory, shard, self.data_set)
+        tokens = as_tokens(*(column[index].as_py() for column in columns))
+        return row_of_example(tokens, self.data, shard.start + index, self.supervised, self.special_ids)
+
+    def _locate(self, number: int) -> tuple[Shard, int]:
+        """Return an example's shard and its index there."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))
         shard = self.shards[turn]
         size = shard.stop - shard.start
-        index = int(_order(self.seed, size)[position - self.ends[turn] + size])
-        columns = _columns(self.directory, shard, self.data_set)
-        tokens = as_tokens(*(column[index].as_py() for column in columns))
-        return row_of_example(tokens, self.data, shard.start + index, self.supervised, self.special_ids)
+        return shard, int(_order(self.seed, size)[position - self.ends[turn] + size])
 
 
 @lru_cache(maxsize=4)

@@ -29,7 +29,7 @@ from remedy.processes import this_process
 from remedy.settings import UserError
 from remedy.train.checkpoints import latest_intact
 from remedy.train.config import DIVERGED, RunConfig
-from remedy.train.data import Collator, by_length, example_lengths
+from remedy.train.data import Collator, Rows, by_length, example_lengths
 from remedy.train.losses import Head, mean_loss
 from remedy.train.masters import MasterWeights
 from remedy.train.processes import largest, summed
@@ -335,9 +335,11 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
 
 
 def diverged(error: NonFiniteLoss, trainer: RowTrainer) -> str:
+    step, size = error.step, trainer.config.train.batch_size
+    examples = cast(Rows, trainer.train_dataset).describe(range((step - 1) * size, step * size))
     checkpoint, _ = latest_intact(Path(trainer.config.output))
     advice = f"{checkpoint.path.name} is the last good checkpoint" if checkpoint else "no checkpoint was written before"
     return (
-        f"step {error.step}: the loss is NaN or infinite; {advice}. Lower train.learning_rate or "
+        f"step {step}: the loss is NaN or infinite ({examples}); {advice}. Lower train.learning_rate or "
         "train.max_grad_norm, raise train.warmup_ratio, or use fp32"
     )

@@ -50,6 +50,9 @@ class _Sample(Rows):
     def __getitems__(self, rows: Sequence[int]) -> list[Tokens]:
         return [self.rows[row] for row in rows]
 
+    def describe(self, rows: range) -> str:
+        return "rows of a trial"
+
 
 class _Clock(TrainerCallback):
     """Callback that notes the times of steps, saves nothing and ends after SECONDS.

@@ -85,8 +85,7 @@ def test_the_flagship_runs_end_to_end(flagship: ExperimentConfig) -> None:
     rows = TraceDataset(
         build(RunConfig, {**replay.train.model_dump(), "train": {"max_steps": 15, "batch_size": 4}}), tokenizer
     )
-    mixture = rows.mixtures[0]
-    parts = [mixture.sources[source].name for source in mixture.locate(range(60)).sources]
+    parts = [member.part for row in range(60) for member in rows.examples_of(row)]
     assert {name: parts.count(name) for name in parts} == {
         name: part.weight for name, part in replay.train.mixture.items()
     }

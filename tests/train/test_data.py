@@ -147,12 +147,13 @@ def test_shards_are_only_a_cache(tmp_path: Path) -> None:
 def test_a_data_seed_reads_every_example_of_the_shards_once_and_one_shard_at_a_time(tmp_path: Path) -> None:
     out = write_shards(tmp_path)
     rows = ShardDataset(out, FRAMES, CHARS, run_of(FRAMES, data_seed=1).train)
-    index_of = {tuple(row.ids): index for index, row in enumerate(encode_rows(FRAMES, CHARS, "train", range(25)))}
-    order = [index_of[tuple(rows[row].ids)] for row in range(25)]
+    order = [rows.examples_of(row)[0].index for row in range(25)]
     assert sorted(order) == list(range(25))
     assert order != sorted(order)
     shards = [index // 10 for index in order]
     assert len([1 for before, after in pairwise(shards) if before != after]) == 2
+    made = encode_rows(FRAMES, CHARS, "train", order)
+    assert [rows[row].ids.tolist() for row in range(25)] == [row.ids.tolist() for row in made]
 
 
 def test_missing_damaged_and_foreign_shards_are_named_before_training(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_metrics_file_cut_in_the_middle_of_a_line_is_still_read(tmp_path: Path
     assert read_metrics(path) == [{"step": 1, "loss": 2.0}]
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_stops_the_run_and_names_step_and_examples(tmp_path: Path) -> None:
     settings = {
         **CONFIG["train"],
         "learning_rate": 100.0,
@@ -144,6 +144,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(tmp_path: Pat
     message = str(stopped.value)
     step = int(message.removeprefix("step ").split(":")[0])
     assert step > 1
+    assert f"(train examples {8 * (step - 1)} to {8 * step - 1})" in message
     assert f"checkpoint-{step - 1} is the last good checkpoint" in message
     assert (tmp_path / "run" / "latest").resolve().name == f"checkpoint-{step - 1}"
 

@@ -127,7 +127,7 @@ def test_a_seed_that_is_lost_leaves_the_others_and_says_so_again(
 
     monkeypatch.setattr(stacked, "build_model", broken)
     monkeypatch.setattr("remedy.models.stacked._check_logits", lambda *_: None)
-    says = r"tiny,seed=1: step 1: the loss is NaN or infinite; no checkpoint was written before"
+    says = r"tiny,seed=1: step 1: the loss is NaN or infinite \(train examples \d+ to \d+\); no checkpoint was written before"
     with pytest.raises(UserError, match=says):
         train_stacked("tiny", configs)
     same_run(Path(configs[0].output), alone(tmp_path, configs[0]))

@@ -49,7 +49,7 @@ def unfolded(trace: Trace, most: int) -> Unfolded:
     A round begins at the loop's header, and so does the test that ends the loop. The frames of calls made in a round belong to it.
     A nested loop counts its rounds anew each time. A comprehension is no loop, and a resumed generator begins anew.
     """
-    found = Unfolded(set(), set())
+    frames = Unfolded(set(), set())
     calls = [_Call(())]  # of a session, which begins with no call
     depths: Counter[int] = Counter()
     for number, frame in enumerate(trace.frames):
@@ -65,12 +65,12 @@ def unfolded(trace: Trace, most: int) -> Unfolded:
         elif frame.event is Event.RETURN:
             calls[-1].rounds.clear()
         if not calls[-1].hides(most):
-            found.kept.add(number)
+            frames.kept.add(number)
             if left:
-                found.after.add(number)
+                frames.after.add(number)
         if frame.event is Event.RETURN and len(calls) > 1:
             depths[calls.pop().line] -= 1
-    return found
+    return frames
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ def _scopes(code: str) -> tuple[Scope, ...]:
 def _scopes_in(tree: ast.Module) -> Iterator[Scope]:
     for node in ast.walk(tree):
         if isinstance(node, SCOPES):
-            first = min(one.lineno for one in (node, *node.decorator_list))
+            first = min(part.lineno for part in (node, *node.decorator_list))
             yield Scope(first, node.end_lineno or first, tuple(_own_loops(node.body)))
 
 

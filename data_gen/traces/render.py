@@ -62,10 +62,10 @@ def render(
 
 def _asking(spans: list[Span], line: str) -> list[Span]:
     """Put a line after the program, at the end of the context's text."""
-    place = next(
-        (at for at, span in enumerate(spans) if span.piece is Special.FRAME_SEP or span.role is not Role.CONTEXT),
+    end = next(
+        (i for i, span in enumerate(spans) if span.piece is Special.FRAME_SEP or span.role is not Role.CONTEXT),
         len(spans),
     )
-    context = Spans(spans[:place])
+    context = Spans(spans[:end])
     context.text(Role.CONTEXT, line, -1)
-    return [*context, *spans[place:]]
+    return [*context, *spans[end:]]

@@ -96,7 +96,7 @@ def written_states(trace: Trace, config: RevealConfig, seed: int = 0) -> dict[in
     frames = [trace.frames[number] for number in kept]
     held: Collection[int] = ()
     if after or marked:
-        held = {place for place, number in enumerate(kept) if number in after or frames[place].line in marked}
+        held = {i for i, number in enumerate(kept) if number in after or frames[i].line in marked}
     states = dict(zip(kept, reveal(frames, config, seed, held)))
     if config.frames == "all":
         return states
@@ -156,14 +156,14 @@ def reveal(
     shown: list[Shown | None] = []
     memory: Shown = {}
     ordinal = reveals = 0
-    for place, frame in enumerate(frames):
+    for position, frame in enumerate(frames):
         if frame.locals is None:
             if frame.event is Event.RETURN:
                 memory = {}
             shown.append(None)
             continue
         is_last, state = ordinal == with_locals - 1, frame.locals
-        if not config.keeps(ordinal, with_locals - 1) and place not in held:
+        if not config.keeps(ordinal, with_locals - 1) and position not in held:
             shown.append(None)
         elif config.locals in DIFFS and not (session and is_last):
             unchanged = (

@@ -22,6 +22,7 @@ from remedy.eval.generators.base import (
     ignore_output,
     predictions,
 )
+from remedy.eval.generators.other_cuts import other_cuts, write_on
 from remedy.eval.generators.scores import most_likely
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -52,7 +53,7 @@ class LoopGenerator:
         """Yield the outputs for examples that are read together."""
         if options.fed == frozenset(Role):
             examples = [request.example for request in requests]
-            return map(ModelOutput, predict(self.reader, self.tokenizer, examples, options.predicted, options.memory))
+            return map(ModelOutput, predict(self.reader, self.tokenizer, examples, options))
         return map(ModelOutput, decode_as(self.reader, self.tokenizer, requests, options))
 
 
@@ -90,24 +91,36 @@ def _step(reader: ModelReader, cursors: Sequence[Cursor], prompts: Sequence[Sequ
 
 
 def predict(
-    reader: ModelReader,
-    tokenizer: TraceTokenizer,
-    examples: Sequence[Encoded],
-    predicted: frozenset[Role],
-    memory: Memory | None = None,
+    reader: ModelReader, tokenizer: TraceTokenizer, examples: Sequence[Encoded], options: DecodingOptions
 ) -> list[list[Generated]]:
     """Return the model's predictions in place of true tokens (teacher forcing).
 
-    Each follows the true tokens that `memory` holds. Each stretch of `predicted` roles is one run.
+    Each follows the true tokens that `options.memory` holds. Each stretch of predicted roles is one run. A part of a frame whose
+    text is right in other tokens has the true ones.
     """
     ids = [[0] * len(example.ids) for example in examples]
     logprobs = [[0.0] * len(example.ids) for example in examples]
+    seen: list[list[Window]] = [[] for _ in examples]
     # One window at a time, as float32 logits need much memory.
-    for number, window, logits in _in_windows(reader, examples, memory, tokenizer.special_ids):
-        places = slice(window.stop - len(logits), window.stop)
+    for number, window, logits in _in_windows(reader, examples, options.memory, tokenizer.special_ids):
+        positions = slice(window.stop - len(logits), window.stop)
         scores = most_likely(logits)
-        ids[number][places], logprobs[number][places] = scores.tokens, scores.logprobs
-    return [predictions(example, predicted, ids[number], logprobs[number]) for number, example in enumerate(examples)]
+        ids[number][positions], logprobs[number][positions] = scores.tokens, scores.logprobs
+        seen[number].append(window)
+    cuts = [
+        (number, cut)
+        for number, example in enumerate(examples)
+        for cut in other_cuts(example, options, ids[number], tokenizer)
+    ]
+    prompted = [(cut, prompt) for number, cut in cuts if (prompt := cut.prompt(seen[number], reader.limit))]
+    for start in range(0, len(prompted), max(1, len(examples))):
+        write_on(reader, *zip(*prompted[start : start + len(examples)]))
+    for number, cut in cuts:
+        cut.settle(ids[number], logprobs[number])
+    return [
+        predictions(example, options.predicted, ids[number], logprobs[number])
+        for number, example in enumerate(examples)
+    ]
 
 
 def _in_windows(

@@ -14,7 +14,6 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import windows
 from remedy.eval.decoding.cursor import Cursor, Generated
@@ -29,6 +28,7 @@ from remedy.eval.generators.base import (
     predictions,
 )
 from remedy.eval.generators.http_client import HttpClient, ServerClosed
+from remedy.eval.generators.other_cuts import other_cuts
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.scores import near_tie
 from remedy.eval.generators.server import About, Server, beginning, connect, try_grammar
@@ -116,7 +116,7 @@ class ServedGenerator:
     async def _write(self, request: Request, options: DecodingOptions) -> ModelOutput:
         truth = request.example
         if options.fed == frozenset(Role):
-            return ModelOutput(await self._predicted(truth, options.predicted, options.memory))
+            return ModelOutput(await self._predicted(truth, options))
         cursor = cursor_of(request, options, self.tokenizer, self.limit)
         row, agreement = Row(0, cursor), _Agreement()
         tie_bound = near_tie(self.server.departure)
@@ -140,16 +140,23 @@ class ServedGenerator:
             agreement.record(truth, cursor.generated[before:], accepted == len(scores.tokens) - 1)
         return ModelOutput(cursor.generated, row.near_ties)
 
-    async def _predicted(self, truth: Encoded, predicted: frozenset[Role], memory: Memory | None) -> list[Generated]:
-        """Predict true tokens (teacher forcing) in one request per window."""
+    async def _predicted(self, truth: Encoded, options: DecodingOptions) -> list[Generated]:
+        """Predict true tokens (teacher forcing): a request per window, and one per text that may be cut otherwise."""
         ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
-        for window in windows(truth.ids, truth.roles, truth.frames, memory, self.tokenizer.special_ids):
-            seen = [truth.ids[position] for position in window.positions]
+        seen = windows(truth.ids, truth.roles, truth.frames, options.memory, self.tokenizer.special_ids)
+        for window in seen:
+            tokens = [truth.ids[position] for position in window.positions]
             first = max(window.start + window.shift, 1)
-            scores = await self.server.score(seen[:first], seen[first:-1])
+            scores = await self.server.score(tokens[:first], tokens[first:-1])
             positions = slice(window.stop - len(scores.tokens), window.stop)
             ids[positions], logprobs[positions] = scores.tokens, scores.logprobs
-        return predictions(truth, predicted, ids, logprobs)
+        for cut in other_cuts(truth, options, ids, self.tokenizer):
+            if prompt := cut.prompt(seen, self.limit):
+                for token in (await self.server.write(prompt, cut.most, ())).tokens:
+                    if cut.right is None:
+                        cut.take(token)
+            cut.settle(ids, logprobs)
+        return predictions(truth, options.predicted, ids, logprobs)
 
     def _most(self, row: Row, reach: int) -> int:
         """Return how many tokens to request: 1 for a near tie, else at most `reach`."""

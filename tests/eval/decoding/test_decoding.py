@@ -106,7 +106,9 @@ def test_every_token_has_the_log_probability_it_was_written_with(fed: frozenset[
     model = small_model("gru", tokenizer)
     reader = ModelReader(model)
     if fed == TEACHER_FORCED:
-        decoded = predict(reader, tokenizer, truths, frozenset({Role.STATE, Role.VALUE}))
+        decoded = predict(
+            reader, tokenizer, truths, DecodingOptions(fed, predicted=frozenset({Role.STATE, Role.VALUE}))
+        )
     else:
         decoded = decode(reader, tokenizer, truths, fed, max_new_tokens=30)
     for truth, runs in zip(truths, decoded):

@@ -12,7 +12,8 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.data_gen.window_examples import longest_seen, window_tokens, windows
-from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
+from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
+from remedy.eval.generators.base import DecodingOptions
 from remedy.eval.generators.loop import predict
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
@@ -126,8 +127,11 @@ def test_the_model_says_in_decoding_what_it_says_in_a_row_of_training(name: str,
 def test_teacher_forcing_predicts_each_token_from_its_window(form: str) -> None:
     tokenizer, truths = prepared(form)
     model = model_of("deltanet", tokenizer)
-    everything, memory = frozenset(Role) - {Role.CONTEXT}, MEMORIES[form]
-    for truth, (run,) in zip(truths, predict(ModelReader(model), tokenizer, truths, everything, memory)):
+    memory = MEMORIES[form]
+    options = DecodingOptions(
+        TEACHER_FORCED, form == "symbolic", predicted=TEACHER_FORCED - {Role.CONTEXT}, memory=memory
+    )
+    for truth, (run,) in zip(truths, predict(ModelReader(model), tokenizer, truths, options)):
         expected: list[int] = []
         for ids, predicted in training_rows(truth, memory, tokenizer):
             best = model(torch.tensor([ids])).logits[0].argmax(-1).tolist()

@@ -1,0 +1,70 @@
+"""Under teacher forcing a right text counts in whatever tokens the model writes it, alike with local and served models."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.roles import Role
+from remedy.eval.decoding.forcings import TEACHER_FORCED
+from remedy.eval.generators.backend import Backend
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, make_requests
+from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.served import ServedGenerator
+from remedy.models.encoding import encoded_examples
+from remedy.models.reader import ModelReader
+from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
+from remedy.models.tokenizer_backends import BytePairSettings
+from tests.contract_server import ContractServer
+from tests.eval.generators.serving import backend_for
+from tests.mock_models import Known, Mock
+
+DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": 1}})
+PREDICTED = frozenset(Role) - {Role.CONTEXT}
+
+
+def merged_token(role: Role, tokenizer: TraceTokenizer) -> tuple[Encoded, int]:
+    """An example, and the position of a token of this role with several letters."""
+    return next(
+        (truth, position)
+        for _, truth in encoded_examples(DATA, tokenizer, "test", range(20))
+        for position, (token, of) in enumerate(zip(truth.ids, truth.roles))
+        if of == role and len(tokenizer.decode([token])) > 1
+    )
+
+
+def written(truth: Encoded, position: int, after: list[int], tokenizer: TraceTokenizer, served: bool) -> ModelOutput:
+    """What a model predicts that is right but at `position`, where it writes on with `after`, and then as in truth."""
+    begins = [*truth.ids[:position], after[0]]
+    told = [
+        Known([truth.ids[0]], [*truth.ids[:position], after[0], *truth.ids[position + 1 :]]),
+        Known(begins, [*truth.ids[:position], *after, *truth.ids[position + 1 :]]),
+    ]
+    model = Mock(told, tokenizer.vocab_size)
+    options = DecodingOptions(TEACHER_FORCED, False, 500, PREDICTED)
+    if not served:
+        return LoopGenerator(ModelReader(model), tokenizer).generate(make_requests([truth]), options)[0]
+    with ContractServer(model, tokenizer).running() as url:
+        generator = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
+        return generator.generate(make_requests([truth]), options)[0]
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["local", "served"])
+@pytest.mark.parametrize("role", [Role.STATE, Role.VALUE, Role.ACTION], ids=lambda role: role.label)
+def test_a_text_in_other_tokens_is_right_and_another_text_is_not(role: Role, served: bool) -> None:
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth, position = merged_token(role, tokenizer)
+    letters = [tokenizer.string_ids(letter)[0] for letter in tokenizer.decode([truth.ids[position]])]
+    context = truth.roles.count(int(Role.CONTEXT))
+    [run] = written(truth, position, letters, tokenizer, served).runs
+    assert run.ids == truth.ids[context:]
+    unknown = {run.start + offset for offset, logprob in enumerate(run.logprobs) if math.isnan(logprob)}
+    part = (truth.frames[position], truth.roles[position])
+    assert unknown == {p for p in range(position, len(truth.ids)) if (truth.frames[p], truth.roles[p]) == part}
+
+    other = next(token for token in tokenizer.string_ids("~") if token != letters[1])
+    [run] = written(truth, position, [letters[0], other], tokenizer, served).runs
+    assert run.ids == [*truth.ids[context:position], letters[0], *truth.ids[position + 1 :]]
+    assert not any(map(math.isnan, run.logprobs))

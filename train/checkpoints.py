@@ -63,7 +63,7 @@ class Checkpoints(TrainerCallback):
         self.config = config
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if dist.is_initialized():
+        if dist.is_initialized():  # a seal covers the files of all processes
             dist.barrier()
         if state.is_world_process_zero and args.output_dir is not None:
             output, limit = Path(args.output_dir), self.config.train.save_total_limit
@@ -202,6 +202,7 @@ class NewSchedule(TrainerCallback):
             multiplier(scheduler.last_epoch) * rate
             for multiplier, rate in zip(scheduler.lr_lambdas, scheduler.base_lrs)
         ]
+        # The checkpoint restored the old schedule's rate, with which the next step would be made.
         scheduler._last_lr = rates
         for group, rate in zip(scheduler.optimizer.param_groups, rates):
             group["lr"] = rate
@@ -219,8 +220,7 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
 
     Raises:
         UserError: the output holds checkpoints or a model without `resume`, or another run's; or resume finds only a
-            finished
-        model, or a checkpoint beyond `max_steps`.
+            finished model, or a checkpoint beyond `max_steps`.
     """
     checkpoint, damaged = latest_intact(output)
     if resume:

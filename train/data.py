@@ -40,10 +40,9 @@ class RowExample:
 
 
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Tokens]:
-    """Return these examples as token arrays."""
     arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
     if arrays is not None:
-        # Of permutations alone, which have no strings.
+        # Permutation programs, which have no strings.
         return [
             Tokens(arrays.ids[i, :n], arrays.roles[i, :n], arrays.frames[i, :n], np.zeros(n, np.bool_), np.arange(n))
             for i, n in enumerate(arrays.lengths.tolist())
@@ -110,6 +109,7 @@ class TraceDataset(Rows):
         numbers = self._examples(rows)
         stage_of = np.searchsorted(self.ends, np.asarray(rows), side="right").repeat(self.pack)
         examples: dict[int, Tokens] = {}
+        # All examples of a source at once, since permutation programs are made as arrays.
         for stage in np.unique(stage_of):
             mixture, positions = self.mixtures[stage], np.flatnonzero(stage_of == stage)
             sources, indices = mixture.locate(numbers[positions])
@@ -118,11 +118,11 @@ class TraceDataset(Rows):
                 data, chosen = mixture.sources[number].data, indices[chosen_here].tolist()
                 special_ids = self.tokenizer.special_ids
                 encoded = encode_rows(data, self.tokenizer, "train", chosen)
-                read = [
+                new_examples = [
                     row_of_example(tokens, data, index, self.supervised, special_ids)
                     for tokens, index in zip(encoded, chosen)
                 ]
-                examples.update(zip(positions[chosen_here].tolist(), read))
+                examples.update(zip(positions[chosen_here].tolist(), new_examples))
         return [joined([examples[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
 
     def examples_of(self, row: int) -> list[RowExample]:
@@ -203,7 +203,7 @@ class Collator:
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
         ids, roles = padded(rows, self.pad_id, self.width(max(row.size for row in rows)))
         labels = np.where(np.isin(roles, self.roles), ids, -100)
-        # Of some models, such as GPT-2, the Trainer would count a first token in the mean.
+        # With some models, such as GPT-2, the Trainer would count a first token in the mean.
         labels[:, 0] = -100
         arrays = {"input_ids": ids, "labels": labels, "attention_mask": (roles != PAD_ROLE).astype(np.int64)}
         if any((row.positions[1:] == 0).any() for row in rows):
@@ -221,9 +221,9 @@ class Collator:
 def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
     """Count the tokens of each example of a collated batch."""
     mask = batch["attention_mask"]
-    places = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
-    starts = (places == 0).nonzero().squeeze(1)
-    return cast(list[int], torch.diff(starts, append=starts.new_tensor([len(places)])).tolist())
+    positions = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
+    starts = (positions == 0).nonzero().squeeze(1)
+    return cast(list[int], torch.diff(starts, append=starts.new_tensor([len(positions)])).tolist())
 
 
 def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[dict[str, Tensor]]:
@@ -299,7 +299,6 @@ class ShardDataset(Rows):
         return row_of_example(tokens, self.data, shard.start + index, self.supervised, self.special_ids)
 
     def _locate(self, number: int) -> tuple[Shard, int]:
-        """Return an example's shard and its index there."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))
         shard = self.shards[turn]
@@ -312,6 +311,7 @@ def _order(seed: int, count: int) -> npt.NDArray[np.int64]:
     return rng.permutation(seed, count)
 
 
+# Rows are read one by one: without a cache, each would read its whole shard.
 @lru_cache(maxsize=4)
 def _columns(directory: Path, shard: Shard, data_set: str) -> list[Any]:
     names = ["input_ids", "roles", "frames", "strings"]

@@ -36,7 +36,7 @@ def summed(values: torch.Tensor) -> torch.Tensor:
 def _reduced(values: torch.Tensor, operation: Any) -> torch.Tensor:
     global _host_group
     if dist.is_initialized() and dist.get_world_size() > 1:
-        if _host_group is None:
+        if _host_group is None:  # gloo, which reduces on the host: NCCL would wait for the GPU
             _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
         dist.all_reduce(values, op=operation, group=_host_group)
     return values

@@ -85,7 +85,7 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     tokenizer = build_tokenizer(configs[0].tokenizer, configs[0].data)
     models = []
     for config in configs:
-        set_seed(config.train.seed)
+        set_seed(config.train.seed)  # a member begins with the weights that it has alone
         models.append(cast(DecoderForCausalLM, build_model(config, tokenizer)))
     try_saving(configs[0], models[0], tokenizer)
     find_kernels(models[0].mixers(), arguments[0].device, DTYPES[configs[0].train.precision])
@@ -224,6 +224,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
         member.begin(scheduler, optimizer, number)
         for parameter, stacked in zip(member.model.parameters(), model.parameters(), strict=True):  # type: ignore[union-attr]
             parameter.data = stacked.data[number]
+    # After the weights became views: a checkpoint is loaded into them in place.
     if first.checkpoint is not None:
         _load(members, optimizer, scheduler)
     state, control = TrainerState(global_step=first.state.global_step, max_steps=args.max_steps), TrainerControl()
@@ -240,6 +241,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
         ids, labels, mask = (batch[name] for name in ("input_ids", "labels", "attention_mask"))
         total, tokens = losses(model, ids, labels, mask, smoothing, batch.get("loss_weights"))
         mean_losses = total / tokens.clamp(min=1)
+        # Members share no parameter: the gradient of the sum is each member's own.
         mean_losses.sum().backward()
         norms = clip_by_member(model.parameters(), args.max_grad_norm)
         optimizer.step()
@@ -318,6 +320,7 @@ def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler
     folders = [member.checkpoint or Path() for member in members]
     for member, folder in zip(members, folders):
         member._load_from_checkpoint(str(folder))
+    # Without weights_only, a file would be unpickled, and could run code.
     states = [torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True) for folder in folders]
     optimizer.load_state_dict(stacked_state(states))
     scheduler.load_state_dict(torch.load(folders[0] / SCHEDULER_NAME, weights_only=True))
@@ -325,6 +328,7 @@ def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler
 
 def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = states[0]["state"]
+    # A scalar is the step counter, which is equal in all members.
     stacked = {
         number: {
             key: torch.stack([state["state"][number][key] for state in states]) if value.ndim else value

@@ -74,6 +74,7 @@ class Validation:
         self, examples: Sequence[Sequence[Tokens]], pad_id: int, roles: frozenset[Role], batch_size: int
     ) -> None:
         pairs = [(row, number) for number, rows in enumerate(examples) for row in rows]
+        # Rows of similar length share a batch, which is padded less.
         by_size = sorted(pairs, key=lambda pair: len(pair[0].ids))
         self.rows, self.example_of = [row for row, _ in by_size], np.array([number for _, number in by_size])
         self.pad_id, self.batch_size, self.examples = pad_id, batch_size, len(examples)

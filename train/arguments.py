@@ -32,7 +32,7 @@ FILLED: dict[str, Any] = {
     "bf16": {"enabled": "auto"},
     "fp16": {"enabled": "auto"},
     "zero_allow_untested_optimizer": True,
-    "zero_force_ds_cpu_optimizer": False,  # else Accelerate replaces it by DeepSpeed's own where it is offloaded
+    "zero_force_ds_cpu_optimizer": False,  # else Accelerate replaces an offloaded AdamW by DeepSpeed's own
 }
 """The JSON without ZeRO's section; Transformers replaces `auto` by the training arguments' values."""
 OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}

@@ -51,11 +51,11 @@ class _Error(NamedTuple):
 
 
 def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
-    """Score one example frame by frame."""
     example, runs = decoded.example, decoded.runs
     spelled = [frame.as_read(decoded.data.string_encoding) for frame in example.frames]
     true = Reading([*spelled], decoded.in_full(spelled), True)
     reading = read(decoded, runs, tokenizer)
+    # Where separators are fed, a wrong line in the answer's frame does not spoil the answer.
     answered = read_part(decoded, {Role.STATE, Role.VALUE}, tokenizer) if decoded.structure_fed else reading
     right = (reading.whole or decoded.structure_fed) and same_answer(
         [frame for frame in true.in_full if frame is not None],
@@ -87,6 +87,7 @@ def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     if role in (Role.EVENT, Role.ACTION):
         score["wrong_action"] = wrong_action(decoded, error.frame_index, written) or ""
     if not right and not decoded.answer_fed:
+        # The fed parts may not fit a wrong event: its frame then reads as malformed.
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
         score["failure"] = Failure.RUNAWAY if truncated else failure
         score["value_type"] = error.value_type
@@ -157,8 +158,8 @@ def _locate(
         return token, Role(decoded.truth.roles[token])
     if _respelled(true, reading, error.frame_index):  # the first different token still means the same
         frame_and_role = (decoded.example.frames[error.frame_index].number, error.role)
-        places = enumerate(zip(decoded.truth.frames, decoded.truth.roles))
-        token = next((position for position, (frame, role) in places if (frame, role) == frame_and_role), token)
+        true_tokens = enumerate(zip(decoded.truth.frames, decoded.truth.roles))
+        token = next((position for position, (frame, role) in true_tokens if (frame, role) == frame_and_role), token)
     return token, error.role
 
 

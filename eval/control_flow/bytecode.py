@@ -129,6 +129,7 @@ def read_bytecode(program: Program) -> Bytecode:
         )
     entry = program.entry_point()
     try:
+        # As the tracer does: this module's own `__future__` import would change the bytecode.
         module = compile(program.code, "<control flow>", "exec", dont_inherit=True)
         calls = _Calls(ast.parse(program.code))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -162,6 +163,7 @@ def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
         if instruction.opname != "EXTENDED_ARG":
             raw.append(instruction)
     entries = read.exception_entries
+    # A unit of code is two bytes; the table gives handlers to ranges of them.
     handlers = {unit: indices[entry.target] for entry in entries for unit in range(entry.start, entry.end, 2)}
     loaded = {index: numbers.get(id(instruction.argval)) for index, instruction in enumerate(raw)}
     made = {_span(raw[index].positions): number for index, number in loaded.items() if number is not None}

@@ -103,7 +103,6 @@ class Effects:
 
 
 def _is_plain(instruction: Instruction) -> bool:
-    """Return whether an instruction may occur in a plain program."""
     op, name = instruction.op, instruction.name
     reached = op in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") and name.lstrip("_") in sys.stdlib_module_names
     if op == "IMPORT_NAME" or reached:

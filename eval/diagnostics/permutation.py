@@ -164,7 +164,6 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
 
 
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """Tabulate solved horizons by recipe."""
     variants = {condition["run"]: condition["variant"] for condition in conditions}
     results = solved_horizons(conditions)
     by_recipe: dict[tuple[str, ...], list[SolvedHorizon]] = {}

@@ -80,13 +80,12 @@ class TwoByTwoDiagnostic(Diagnostic):
 
 
 def cell_names(cells: Sequence[Group]) -> list[str]:
-    """Return each cell's variant, with the labels that differ."""
+    """Name each cell by its variant and the labels that differ."""
     names = [name for name in telling(all_runs(cells)) if name != "forcing"]
     return [joined(", ", cell.variant, named(cell.labels, names)) for cell in cells]
 
 
 def cells_table(cells: Sequence[Group]) -> Rows:
-    """Tabulate cells by variant and forcing."""
     head = ["Variant" if any(len(cell.runs) > 1 for cell in cells) else "Run", "Actions", "States", "Answer right"]
     head += [WITHOUT, "States right", "Actions right", "Values right"]
     table = [[*head, "First error: wrong action", "First error: lost state"]]

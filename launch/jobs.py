@@ -64,7 +64,6 @@ class Job(NamedTuple):
 
     @property
     def model(self) -> Path:
-        """Return the folder of its model."""
         return Path(self.train.output)
 
     @property
@@ -83,7 +82,7 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
     Without `choices`, runs of groups that select have the grid's first values.
 
     Raises:
-        ConfigError: a run's settings do not validate; the message names it.
+        ConfigError: a run's settings do not validate.
     """
     jobs: list[Job] = []
     for name, group in config.groups.items():
@@ -92,6 +91,7 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
             job = _job(config, name, member, {}, where)
             if group.select is not None and job.train.train.total_steps:  # an untrained model has nothing to choose
                 chosen = choices[name, member.variant] if choices is not None else group.select.points()[0]
+
                 job = _job(config, name, member, chosen, where)
             group_jobs.append(
                 job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where)))
@@ -119,7 +119,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
     """Return the trials of groups with `select`, each validated at its end.
 
     Raises:
-        ConfigError: a trial's settings do not validate; the message names it.
+        ConfigError: a trial's settings do not validate.
     """
     jobs = []
     for name, group in config.groups.items():
@@ -167,7 +167,7 @@ def conditions(job: Job) -> list[Condition]:
 
 
 def prepare(job: Job) -> None:
-    """Write what a job's process reads into its folder.
+    """Write what a job's process reads.
 
     Raises:
         UserError: the folder holds a run of other settings.
@@ -314,9 +314,8 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
             )
         train = train.changed({"train.stacked": None}, label)
     recipe = train.model_dump(mode="json", exclude={"name": True, "output": True, "tracking": True, "train": {*SEEDS}})
-    if (
-        config.max_steps is not None and train.train.total_steps
-    ):  # a trial of the experiment; after the recipe, which it does not change
+    # After the recipe is taken, which `max_steps`, to try an experiment out, does not change.
+    if config.max_steps is not None and train.train.total_steps:
         train = train.changed({"train.max_steps": config.max_steps}, label)
     text = json.dumps(recipe, sort_keys=True)
     return Job(member.name, member.variant, group, folder, train, text, chosen, stacked, unused)

@@ -1,6 +1,6 @@
 """Processes that do an experiment's jobs: trials, runs, report.
 
-Each job has a process that trains and evaluates as its folder says, unless that is done; with several `processes` it
+Each job has a process that trains and evaluates as its folder says, unless that is done. With several `processes` it
 starts torchrun.
 """
 
@@ -65,9 +65,8 @@ def run(config: ExperimentConfig, where: str) -> Path:
     """Do every run that is not done, and write the report; return its page.
 
     Raises:
-        UserError: a run failed (the others are finished first; the message names the log), its folder holds a run of
-            other
-        settings, or another process runs an experiment into the same output.
+        UserError: a run failed (the others are finished first), its folder holds a run of other settings, or another
+            process runs an experiment into the same output.
     """
     with owned(Path(config.output)):
         trial_jobs, jobs = trials(config, where), expand(config, where)
@@ -97,6 +96,7 @@ def record_plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
     """Write down the experiment's runs and, before any evaluation, its comparisons."""
     list_runs(config, jobs)
     folder = Path(config.output)
+    # A plan that is written after results were seen is none.
     if (folder / PLAN).exists() or not any((job.folder / EVALUATION / REQUEST).exists() for job in jobs):
         write_plan(folder, comparisons_of(config, jobs), {job.name: job.train.train.seed for job in jobs})
 
@@ -143,7 +143,7 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
     running: dict[str, tuple[Job, BaseProcess]] = {}
     ended: dict[str, str] = {}
     context, board = process_context(*IMPORTED), Board(job.name for job in jobs)
-    ends = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt does
+    former_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as at an interrupt
     try:
         while len(ended) < len(jobs):
             if waiting and len(running) < config.workers:
@@ -174,7 +174,7 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
             process.terminate()
         for _, process in running.values():
             process.join()
-        signal.signal(signal.SIGTERM, ends)
+        signal.signal(signal.SIGTERM, former_handler)
     if failed := [f"{job.name}: {ended[job.name]}" for job in jobs if ended[job.name]]:
         raise UserError("\n".join(failed))
 
@@ -184,7 +184,7 @@ def process_context(*modules: str) -> Any:
 
     Only Linux's libraries survive a fork, and CUDA does not: otherwise each process imports.
     """
-    os.environ["TQDM_DISABLE"] = "1"
+    os.environ["TQDM_DISABLE"] = "1"  # libraries' bars would fill the logs, whose last lines are shown
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -196,7 +196,7 @@ def last_line(path: Path, start: str = "") -> str:
     """Return a log's last line that begins with `start`, or ""."""
     if not path.exists():
         return ""
-    with path.open("rb") as file:
+    with path.open("rb") as file:  # its end alone, since it is read again and again
         file.seek(max(0, file.seek(0, 2) - (1 << 14)))
         lines = file.read().decode("utf-8", "replace").splitlines()
     return next((line for line in reversed(lines) if line.strip() and line.startswith(start)), "")
@@ -246,7 +246,7 @@ def do(folders: Sequence[Path], processes: int, threads: int) -> None:
         SystemExit: a signal ended it; the status lets a Slurm job requeue.
     """
     torch.set_num_threads(threads)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for processes of torchrun
     for number in SIGNALS:  # for the times before and after training, which has its own handlers
         signal.signal(number, _leave)
     if len(folders) > 1:
@@ -301,6 +301,7 @@ def _on_several(processes: int, module: str, *arguments: str) -> None:
     # --no-python, since torchrun's own command would search the working folder first.
     options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
     torchrun = module_command("torch.distributed.run", *options, *module_command(module, *arguments))
+    # If this process is killed, no handler tells torchrun, but the kernel does.
     launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)
     signals: list[int] = []
 
@@ -327,7 +328,6 @@ def _die_with_parent() -> None:
 
 
 def evaluate_run(folder: Path) -> None:
-    """Evaluate a trained run as its folder says."""
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint
     from remedy.launch.evaluate import this_rank

@@ -187,7 +187,6 @@ class TrainSettings(Settings):
 
     @property
     def total_steps(self) -> int:
-        """Return the optimizer steps of the whole run."""
         if self.max_steps is not None:
             return self.max_steps
         return sum(stage.steps for stage in self.curriculum) or DEFAULT_STEPS

@@ -80,7 +80,6 @@ class Rows(Dataset[Tokens]):
         raise NotImplementedError
 
     def examples_of(self, row: int) -> list[RowExample]:
-        """Return the examples that a row joins."""
         raise NotImplementedError
 
     def describe(self, rows: range) -> str:

@@ -53,8 +53,7 @@ class TrainingStopped(Exception):
 class StopOnSignal(TrainerCallback):
     """Callback that ends training with a checkpoint after SIGTERM, SIGUSR1 or SIGINT.
 
-    All processes stop after the same step. A second SIGINT interrupts at once. On leaving its context the former
-    handlers return.
+    A second SIGINT interrupts at once. On leaving its context the former handlers return.
     """
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class StopOnSignal(TrainerCallback):
         self._before = {number: signal.signal(number, self._note) for number in (*SIGNALS, signal.SIGINT)}
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        # Every process must stop after the same step.
+        # All must stop after the same step, and a signal may reach one process alone.
         if largest(int(self.received is not None)):
             self.received = self.received or "a signal to another process"
             control.should_save = control.should_training_stop = True

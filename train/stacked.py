@@ -340,7 +340,6 @@ def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def unstacked_state(state: dict[str, Any], member: int) -> dict[str, Any]:
-    """Return one member's AdamW state dict."""
     own = {
         number: {key: value[member].clone() if value.ndim else value for key, value in moments.items()}
         for number, moments in state["state"].items()

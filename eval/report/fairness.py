@@ -50,6 +50,7 @@ def with_fairness(
         or _counted_twice(before, after)
         or ("" if partial else _incomplete(verdict, missing))
     )
+    # The word goes, and the numbers stay.
     if refused:
         verdict = verdict._replace(word=verdict.word and VerdictWord.INCONCLUSIVE, of_runs=VerdictWord.INCONCLUSIVE)
     seeds = {request["run"]: (request.get("training") or {}).get("seed") for request in (*before, *after)}
@@ -129,7 +130,6 @@ def _incomplete(verdict: Verdict, missing: Sequence[MissingRun]) -> str:
 
 
 def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """Remark on runs with the same weights."""
     twins = _twins([*baseline, *treatment])
     return [f"the same weights: {first_names([f'{first} and {second}' for first, second in twins])}"] if twins else []
 
@@ -153,7 +153,6 @@ def has_no_seed(request: Request) -> bool:
 
 
 def server_text(backend: Mapping[str, Any] | None) -> str:
-    """Write the server that ran the model, and if batches change its results."""
     if backend is None:
         return ""
     invariant = {"on": "batch-invariant", "declared": "batch-invariant as declared", "off": "not batch-invariant"}

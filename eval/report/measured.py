@@ -73,7 +73,6 @@ def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
 
 
 def densest_table(tokens: pd.DataFrame) -> Rows:
-    """Count programs by the variant that fits."""
     whole = tokens[(tokens["variant"] == "fixed") & (tokens["locals"] == "full") & (tokens["spacing"] == 1)]
     fitted = tokens[tokens["variant"] == "densest"].merge(
         whole[[*_SET, "example", "tokens"]], on=[*_SET, "example"], how="left", suffixes=("", "_whole")
@@ -102,7 +101,7 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
 
 
 def pattern_table(patterns: pd.DataFrame) -> Rows:
-    """Tabulate the share of uses whose pattern is cut, clustered by function."""
+    """Tabulate the share of uses whose pattern is cut."""
     names = list(dict.fromkeys(patterns["tokenizer"]))
     rows = [["Benchmark", "Operation", "Uses", *names]]
     for benchmark, of_benchmark in patterns.groupby("benchmark", sort=False):

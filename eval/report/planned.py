@@ -67,12 +67,13 @@ def departures(
     actual, *all_here = (each.model_dump(mode="json") for each in (comparison, *others))
     planned = [each for plan in plans for each in plan["comparisons"]]
     planned_seeds = {run: seed for plan in plans for run, seed in plan["seeds"].items()}
-    same: Mapping[str, Any] = next((each for each in planned if _sides(each) == _sides(actual)), {})
-    if not same and not seeds.keys() & planned_seeds.keys():
+    as_planned: Mapping[str, Any] = next((each for each in planned if _sides(each) == _sides(actual)), {})
+    if not as_planned and not seeds.keys() & planned_seeds.keys():
         return ""
     changes = ["this comparison was not planned"]
-    if same:
-        changes = [f"{key} {actual[key]}, planned {same[key]}" for key in _CHOSEN if actual[key] != same[key]]
+    if as_planned:
+        differing = [key for key in _CHOSEN if actual[key] != as_planned[key]]
+        changes = [f"{key} {actual[key]}, planned {as_planned[key]}" for key in differing]
     if added := [
         run for run, seed in seeds.items() if run not in planned_seeds or seed not in (None, planned_seeds[run])
     ]:

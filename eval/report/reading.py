@@ -40,7 +40,7 @@ class Measurement(NamedTuple):
 
 
 class Folders(NamedTuple):
-    """Folders of evaluations, measurements, and trials of settings."""
+    """Folders of evaluations, of measurements, and of trials."""
 
     evaluations: list[Path]
     measured: list[Path]

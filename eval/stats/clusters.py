@@ -56,6 +56,7 @@ def design_effect(values: Floats, cluster_of: Codes) -> float:
     variance = float(values.var())
     if if_equal == 1 or len(sizes) == 1 or variance < 1e-12:
         return if_equal
+    # Clusters with another value than the commonest are what informs the estimate. Equal shares may differ by rounding.
     _, value_of, counts = np.unique(values.round(9), return_inverse=True, return_counts=True)
     informative = min(
         len(np.unique(cluster_of[value_of != common])) for common in np.flatnonzero(counts == counts.max())

@@ -46,7 +46,7 @@ def separating(seeds: tuple[float, float]) -> float:
 
     In standard deviations of seeds, with probability `POWER`.
     """
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(0)  # a plan made twice is the same
     noise = [generator.normal(size=(4000, 1 if math.isinf(count) else int(count))) for count in seeds]
     before, after = (side * (not math.isinf(count)) for side, count in zip(noise, seeds))
     return float(np.quantile(before.max(axis=1) - after.min(axis=1), POWER))

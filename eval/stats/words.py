@@ -57,7 +57,6 @@ class Evidence(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """The smaller of `up` and `down`, at most 1."""
         return min(1.0, self.up, self.down)
 
 

@@ -103,7 +103,6 @@ def _all(
 
 
 def _plugins_first(arguments: list[str]) -> list[str]:
-    """Move `--plugin` before the command, wherever it was given."""
     first: list[str] = []
     others: list[str] = []
     remaining = iter(arguments)

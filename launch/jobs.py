@@ -138,7 +138,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
 def stacks(jobs: Sequence[Job]) -> list[Job]:
     """Group untrained runs of one variant and recipe into stacked trainings.
 
-    A stack's folder lies in its first run's. Single runs are left out.
+    Single runs are left out.
     """
     recipes: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
@@ -269,7 +269,6 @@ def _recipe_and_evaluation(job: Job) -> tuple[str, str]:
 
 
 def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], key_of_side: str) -> None:
-    """Refuse a run or label that no record will have."""
     if side.run not in evaluations:
         raise ConfigError(f"{key_of_side}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
     labels = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
@@ -286,7 +285,6 @@ def _label(group: str, member: Member, where: str) -> str:
 
 
 def _part(name: str, label: str) -> str:
-    """Return a name as one part of a path."""
     if not name.isprintable() or not (part := file_name(name)):
         raise ConfigError(f"{label}: {shown(name)} cannot name the folder of a group or run: choose another name")
     return part

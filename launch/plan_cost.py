@@ -85,7 +85,6 @@ def _shape(train: RunConfig) -> str:
 
 
 def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
-    """Measure a run's cost in a fresh process."""
     from remedy.launch.runner import process_context
     from remedy.train.trial import Cost
 

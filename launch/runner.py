@@ -180,11 +180,9 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
 
 
 def process_context(*modules: str) -> Any:
-    """Choose how processes start: forked from one that has imported `modules`.
-
-    Only Linux's libraries survive a fork, and CUDA does not: otherwise each process imports.
-    """
+    """Choose how processes start: forked from one that has imported `modules`."""
     os.environ["TQDM_DISABLE"] = "1"  # libraries' bars would fill the logs, whose last lines are shown
+    # Only Linux's libraries survive a fork, and CUDA does not.
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -305,8 +303,8 @@ def _on_several(processes: int, module: str, *arguments: str) -> None:
     launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)
     signals: list[int] = []
 
+    # To torchrun's processes: it dies of SIGUSR1 itself, and allows them 30 s after SIGTERM.
     def pass_on(number: int, frame: FrameType | None) -> None:
-        """Signal torchrun's processes: it dies of one signal and allows 30 s at the other."""
         signals.append(number)
         launcher = psutil.Process(launched.pid)
         for process in launcher.children() or [launcher]:

@@ -90,12 +90,10 @@ def join(on_cpu: bool) -> None:
 
 
 def gather_by_layer(decoder: DecoderForCausalLM) -> None:
-    """Let ZeRO-3 gather weights once per layer call, not per submodule call.
-
-    The mixer is called for each group of packed examples; processes with different numbers of groups would deadlock.
-    """
+    """Let ZeRO-3 gather weights once per layer call, not per submodule call."""
     from deepspeed.utils import set_z3_leaf_modules
 
+    # A mixer is called for each group of packed examples: processes with different numbers of groups would deadlock.
     set_z3_leaf_modules(decoder, [Block])
 
 
@@ -132,30 +130,23 @@ def to_universal(checkpoint: Path, step: int) -> None:
 
 
 class FixUniversalOptimizerState(TrainerCallback):
-    """Workaround for two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
-
-    All parameters share one step counter, which each advances, so that Adam's bias correction runs ahead. Every group
-    gets the hyperparameters of the first, so that norms and biases decay.
-    """
+    """Workaround for two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8)."""
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
         optimizer = kwargs["optimizer"]
         while hasattr(optimizer, "optimizer"):  # Accelerate's wrapper, then DeepSpeed's
             optimizer = optimizer.optimizer
+        # All parameters share one step counter, which each advances, so that Adam's bias correction runs ahead.
         for values in optimizer.state.values():
             if torch.is_tensor(values.get("step")):
                 values["step"] = values["step"].clone()
-        # Trainer makes two groups: what decays, and what does not.
+        # Both groups of Trainer, what decays and what does not, get the hyperparameters of the first.
         for group, decay in zip(optimizer.param_groups, (args.weight_decay, 0.0)):
             group["weight_decay"] = decay
 
 
 def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
-    """Convert a pretrained model to bfloat16 on a CPU; return the Trainer's options.
-
-    Autocast alone would cast the weights in every step. Full fine-tuning converts the linear layers, and autocast keeps
-    activations in float32. With LoRA, adapters and activations are in bfloat16 too, without autocast.
-    """
+    """Convert a pretrained model to bfloat16 on a CPU; return the Trainer's options."""
     adapted = hasattr(model, "get_base_model")
     base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
     in_float32 = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
@@ -163,12 +154,13 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
         return {}
     if isinstance(base, DecoderForCausalLM) or in_float32:
         return {}
-    if not adapted:
+    # Autocast alone would cast the weights in every step.
+    if not adapted:  # autocast remains, and keeps activations in float32
         # Output embeddings may share the input's weights, which stay in float32.
         tables = {id(module.weight) for module in base.modules() if isinstance(module, nn.Embedding)}
         linear = [module.weight for module in base.modules() if isinstance(module, nn.Linear)]
         rounded = [weight for weight in linear if id(weight) not in tables]
-    else:
+    else:  # without autocast, activations are in bfloat16, as the frozen weights are
         arguments.bf16, arguments.mixed_precision = False, "no"
         rounded = [weight for weight in model.parameters() if weight.requires_grad]
     for weight in rounded:  # PEFT leaves whole embeddings in the precision of frozen weights

@@ -168,13 +168,11 @@ def padded(
 
 
 def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
-    """Return each token's position in its own example (B, T).
-
-    Padding is numbered like examples no longer than the row's, so that no position exceeds the model's limit.
-    """
+    """Return each token's position in its own example (B, T)."""
     positions = np.zeros((len(rows), width), dtype=np.int64)
     for i, row in enumerate(rows):
         positions[i, : row.size] = row.positions
+        # Padding is numbered like examples no longer than the row's: no position exceeds the model's limit.
         positions[i, row.size :] = np.arange(width - row.size) % (row.positions.max() + 1)
     return positions
 
@@ -218,7 +216,6 @@ class Collator:
 
 
 def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
-    """Count the tokens of each example of a collated batch."""
     mask = batch["attention_mask"]
     positions = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
     starts = (positions == 0).nonzero().squeeze(1)
@@ -228,9 +225,9 @@ def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
 def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[dict[str, Tensor]]:
     """Sort the rows of a step's pieces by length, longest first.
 
-    The loss is a mean over all pieces, so only padding changes. Packed rows, which have little padding, stay.
+    The loss is a mean over all pieces, so only padding changes.
     """
-    if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):
+    if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):  # packed rows have little padding
         return list(pieces)
     width = max(piece["labels"].shape[1] for piece in pieces)
     empty = {"input_ids": collator.pad_id, "labels": -100}
@@ -254,8 +251,7 @@ def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[d
 class ShardDataset(Rows):
     """Rows read from shards in index order, repeated in longer runs.
 
-    With `train.data_seed`, shards and the examples in each are shuffled; one shard is read at a time. All footers are
-    checked first, the pages of a shard whenever it is read.
+    With `train.data_seed`, shards and the examples in each are shuffled; one shard is read at a time.
 
     Raises:
         UserError: the shards have other data settings, another tokenizer or no train split.
@@ -272,6 +268,7 @@ class ShardDataset(Rows):
         if not train:
             raise UserError(f"shards: {directory} has no train split")
         self.directory, self.data_set = directory, digest_of(manifest)
+        # All footers at once, so that a damaged file is found before training.
         for shard in train:
             read_shard(directory, shard, self.data_set, [])
         self.count, self.seed = manifest["splits"]["train"], config.data_seed

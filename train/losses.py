@@ -53,8 +53,7 @@ class Head:
     def refusal(self, model: CausalLM, device: torch.device) -> str | None:
         """Say why a Transformers model in evaluation mode needs all logits, or None.
 
-        It must not change its head's logits, and its loss must be their mean cross entropy. To check, the head returns
-        known logits.
+        It must not change its head's logits, and its loss must be their mean cross entropy.
         """
         if self.module is None:
             return "the model names no output embeddings"

@@ -96,11 +96,8 @@ class StopOnSignal(TrainerCallback):
 
 
 def leave(status: int = 0) -> None:
-    """Leave a distributed run with an exit status.
-
-    Two gloo processes sometimes abort while the interpreter shuts down; this ends the process before.
-    """
-    if dist.is_initialized():
+    """Leave a distributed run with an exit status."""
+    if dist.is_initialized():  # two gloo processes sometimes abort while the interpreter shuts down: end before
         sys.stdout.flush()
         sys.stderr.flush()
         with contextlib.suppress(Exception):

@@ -303,10 +303,8 @@ def _validate(members: Sequence[Member]) -> None:
 
 
 def _save(members: Sequence[Member], stopping: bool) -> None:
-    """Save all members if one is due, for common checkpoints.
-
-    All are saved before any is sealed: a kill leaves none sealed, unless it comes between two seals.
-    """
+    """Save all members if one is due, for common checkpoints."""
+    # All are saved before any is sealed: a kill leaves none sealed, unless it comes between two seals.
     if stopping or any(member.control.should_save for member in members):
         for member in members:
             with member.unless_lost():

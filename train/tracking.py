@@ -115,7 +115,6 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Log errors of W&B in place of raising them."""
     try:
         yield
     except Exception as error:

@@ -55,10 +55,7 @@ class _Sample(Rows):
 
 
 class _Clock(TrainerCallback):
-    """Callback that notes the times of steps, saves nothing and ends after SECONDS.
-
-    On a CPU, time is process time per thread, which depends less on other programs.
-    """
+    """Callback that notes the times of steps, saves nothing and ends after SECONDS."""
 
     def __init__(self) -> None:
         self.begin, self.times = time.perf_counter(), list[float]()
@@ -77,7 +74,7 @@ class _Clock(TrainerCallback):
         if device.type == "cuda":
             torch.cuda.synchronize()
             self.times.append(time.perf_counter())
-        else:
+        else:  # the processor's time, which depends less on other programs
             self.times.append(time.process_time() / torch.get_num_threads())
 
 

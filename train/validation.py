@@ -131,10 +131,8 @@ class Validation:
         return samples
 
     def _batches(self, process: Process) -> Iterator[tuple[int, bool]]:
-        """Yield the first row of each of this process's batches, and if it counts.
-
-        Processes run equally many, since a divided model needs them all.
-        """
+        """Yield the first row of each of this process's batches, and if it counts."""
+        # All processes run equally many: a divided model needs them all in each.
         count = -(-len(self.rows) // self.batch_size)
         for first in range(0, count, process.world_size):
             number = first + process.rank

@@ -95,12 +95,10 @@ def _experiments(evaluations: Sequence[Path], file: str) -> list[Path]:
 
 
 def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
-    """Write `run` and `variant` of an experiment's runs, by folder.
-
-    Earlier runs stay listed while their folders exist: else a result could be left out unseen.
-    """
+    """Write `run` and `variant` of an experiment's runs, by folder."""
     path = experiment / RUNS
     earlier: Mapping[str, Any] = read_json(path, _CURE)["runs"] if path.exists() else {}
+    # Without earlier runs, a result could be left out unseen.
     existing = {folder: run for folder, run in earlier.items() if (experiment / folder).exists()}
     if earlier != (planned := {**existing, **runs}):  # the tasks of an array all write it
         experiment.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,6 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
 
 
 def beside_rule(verdict: Verdict) -> str:
-    """Write the treatment beside the best rule without a model, if known."""
     if verdict.above_rule is None:
         return ""
     name, share = verdict.best_rule

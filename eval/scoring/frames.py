@@ -98,12 +98,13 @@ def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
 def answer_indices(example: Example) -> list[int]:
     """Return the indices, from the end (-1), of the frames that hold the answer.
 
-    These are the last frame and, before it, that of the exception that left the program, whose RETURN of None alone would look
-    normal. Without a returned value it is the last frame with a state.
+    These are the last frame and that of the exception that left the program. Without a returned value it is the last
+    frame with a state.
     """
     if example.answer_in_state:
         shown = [index for index, frame in enumerate(example.frames) if frame.locals is not None]
         return [shown[-1] - len(example.frames)]
+    # After an exception, the last frame is a RETURN of None, which alone would look normal.
     raised = example.trace.exception_frame
     indices = [index - len(example.frames) for index, frame in enumerate(example.frames) if frame.number == raised]
     return [*indices, -1]

@@ -90,7 +90,6 @@ class Block:
 
     @property
     def note(self) -> str:
-        """Describe the least likely token, removed probability and missing tokens."""
         known = [token for token in self.chosen if token.step is not None]
         remarks = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
         if known:

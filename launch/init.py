@@ -71,8 +71,8 @@ def init(
     description = task.describe_splits()
     # Splits that the programs' file names itself stay.
     if not description.endswith("(as its source says)"):
-        many = task.clusters("all", task.count("all")) >= FUNCTIONS
-        task = ProgramsTask(path=programs, split_by="function" if many else "program")
+        is_large = task.clusters("all", task.count("all")) >= FUNCTIONS
+        task = ProgramsTask(path=programs, split_by="function" if is_large else "program")
         description = task.describe_splits()
     for split in ("train", "validation", "test"):
         task.require(split, 1, "an experiment")

@@ -96,9 +96,9 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
             group_jobs.append(
                 job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where)))
             )
-        for key, says in group_jobs[0].unused.items():
+        for key, message in group_jobs[0].unused.items():
             if all(key in job.unused for job in group_jobs):
-                raise ConfigError(says)
+                raise ConfigError(message)
         jobs += group_jobs
     _refuse_twice(jobs, where)
     jobs = _one_variant_a_recipe(jobs)
@@ -145,9 +145,9 @@ def stacks(jobs: Sequence[Job]) -> list[Job]:
         if job.stacked is not None and not job.is_trained:
             recipes.setdefault((job.variant, job.recipe), []).append(job)
     stacked = []
-    for alike in recipes.values():
-        size = alike[0].stacked or 1
-        for first, *others in (alike[start : start + size] for start in range(0, len(alike), size)):
+    for runs_of_recipe in recipes.values():
+        size = runs_of_recipe[0].stacked or 1
+        for first, *others in (runs_of_recipe[start : start + size] for start in range(0, len(runs_of_recipe), size)):
             if others:
                 name = f"{first.name} and {len(others)} more"
                 stacked.append(first._replace(name=name, folder=first.folder / "stack", members=(first, *others)))

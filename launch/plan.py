@@ -128,8 +128,8 @@ def _print_runs(
     table = Table("variant", "runs", "trials", "steps", "examples", "evaluated on", title="Runs")
     for name, jobs in variants.items():
         train = jobs[0].train.train
-        read = train.total_steps * train.batch_size * train.pack
-        counts = f"{len(jobs)}", f"{len(trials_by_variant.get(name, ()))}", f"{train.total_steps:,}", f"{read:,}"
+        examples = train.total_steps * train.batch_size * train.pack
+        counts = f"{len(jobs)}", f"{len(trials_by_variant.get(name, ()))}", f"{train.total_steps:,}", f"{examples:,}"
         table.add_row(name, *counts, f"{sum(condition.examples for condition in conditions_by_variant[name]):,}")
     console.print(table)
     if trials_by_variant:

@@ -129,16 +129,16 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
     return page
 
 
-def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
+def _do(config: ExperimentConfig, jobs: Sequence[Job], heading: str) -> None:
     if stacked := stacks(jobs):
         count = sum(len(stack.members) for stack in stacked)
         _do_all(config, stacked, f"{count} seeds in {len(stacked)} trainings")
-    _do_all(config, jobs, what)
+    _do_all(config, jobs, heading)
 
 
-def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
+def _do_all(config: ExperimentConfig, jobs: Sequence[Job], heading: str) -> None:
     """Do all jobs, the longest first."""
-    print(f"{what}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
+    print(f"{heading}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
     waiting = sorted(jobs, key=lambda job: -job.train.train.total_steps * job.train.train.batch_size)
     running: dict[str, tuple[Job, BaseProcess]] = {}
     ended: dict[str, str] = {}
@@ -333,10 +333,15 @@ def evaluate_run(folder: Path) -> None:
 
     run, facts = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
     variant = "" if facts["variant"] == facts["name"] else facts["variant"]
-    about = {"name": facts["name"], "variant": variant, "chosen": facts["chosen"], "own": run.model_dump(mode="json")}
+    description = {
+        "name": facts["name"],
+        "variant": variant,
+        "chosen": facts["chosen"],
+        "own": run.model_dump(mode="json"),
+    }
     with this_rank() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **about)
+        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **description)
         if rank.is_main:
             log_evaluation(run, summary)
 

@@ -167,8 +167,8 @@ def load_source(
     # What lies in a folder may be a stranger's: its plug-ins and interpreter are left out.
     data = read_stored_run(path) if stored else read_yaml(path)
     keys = apply_changes(data, changes, "override").keys()
-    if other := next((what for key, what in OTHERS.items() if key in keys), ""):
-        raise ConfigError(f"{path}: is the configuration of {other}; show takes one with `data` and `tokenizer`")
+    if other_kind := next((name for key, name in OTHERS.items() if key in keys), ""):
+        raise ConfigError(f"{path}: is the configuration of {other_kind}; show takes one with `data` and `tokenizer`")
     if keys <= GenerateConfig.model_fields.keys():
         return resolve(GenerateConfig, data, changes, str(path), "override")[0]
     from remedy.train.config import RunConfig  # imports PyTorch

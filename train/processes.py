@@ -45,8 +45,8 @@ def _reduced(values: torch.Tensor, operation: Any) -> torch.Tensor:
 class TrainingStopped(Exception):
     """A run that a signal ended, after a checkpoint; `status` is its exit status."""
 
-    def __init__(self, says: str, status: int = RESUMABLE) -> None:
-        super().__init__(says)
+    def __init__(self, message: str, status: int = RESUMABLE) -> None:
+        super().__init__(message)
         self.status = status
 
 

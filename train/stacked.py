@@ -162,7 +162,7 @@ class Member(RowTrainer):
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
 
     def record(self, losses: Tensor, norm: Tensor, learning_rate: float) -> dict[str, float] | None:
-        """Log and return the mean loss, given the sum since the last record.
+        """Log the mean loss, given the sum since the last record; return what is logged.
 
         None if logging is not due or the loss is not finite.
         """
@@ -204,8 +204,8 @@ class Member(RowTrainer):
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         assert self.lr_scheduler is not None
-        own = unstacked_state(self.stacked_optimizer.state_dict(), self.number)
-        torch.save(own, Path(output_dir, OPTIMIZER_NAME))
+        member_state = unstacked_state(self.stacked_optimizer.state_dict(), self.number)
+        torch.save(member_state, Path(output_dir, OPTIMIZER_NAME))
         torch.save(self.lr_scheduler.state_dict(), Path(output_dir, SCHEDULER_NAME))
 
 
@@ -338,8 +338,8 @@ def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def unstacked_state(state: dict[str, Any], member: int) -> dict[str, Any]:
-    own = {
+    member_state = {
         number: {key: value[member].clone() if value.ndim else value for key, value in moments.items()}
         for number, moments in state["state"].items()
     }
-    return {**state, "state": own}
+    return {**state, "state": member_state}

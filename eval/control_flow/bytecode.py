@@ -89,14 +89,14 @@ class _Calls:
         """Of a call, the spans of the expressions whose codes it alone is given."""
         plain: set[ast.expr] = set()
         for call in calls:
-            alone = call.args if len(call.args) == 1 else []
-            given = [*alone, *(keyword.value for keyword in call.keywords if keyword.arg == "key")]
+            sole_argument = call.args if len(call.args) == 1 else []
+            given = [*sole_argument, *(keyword.value for keyword in call.keywords if keyword.arg == "key")]
             self.given[_span(call)] = [_span(node) for node in given if isinstance(node, ast.GeneratorExp | ast.Lambda)]
             starred = any(isinstance(argument, ast.Starred) for argument in call.args) or any(
                 keyword.arg is None for keyword in call.keywords
             )
-            many = len(call.args) + len(call.keywords) > 15  # the compiler may use CALL_FUNCTION_EX for so many
-            if _span(call) in self.callees and not starred and not many:
+            has_many = len(call.args) + len(call.keywords) > 15  # the compiler may use CALL_FUNCTION_EX for so many
+            if _span(call) in self.callees and not starred and not has_many:
                 plain.add(call.func)
         values = {_name(node).lstrip(".") for node in nodes if node not in plain}
         self.values = sorted(values | {node.arg for node in nodes if isinstance(node, ast.arg)})

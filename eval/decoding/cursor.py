@@ -69,8 +69,8 @@ class Cursor:
         self.offset = context_size(truth.roles) if Role.CONTEXT in fed else 0
         self.remembered = RememberedTokens(truth.ids[: self.offset], memory, tokenizer.special_ids)
         self.waits = True
-        own = Role.STRUCTURE not in fed and not exact
-        self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None
+        writes_structure = Role.STRUCTURE not in fed and not exact
+        self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if writes_structure else None
         self.read = 0
         self.in_step = True
         self.longest = longest
@@ -260,8 +260,8 @@ def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]
     """
     flags = [role in fed for role in truth.roles]
     # No separator stands between an event and its state: only the event's length tells where it ends.
-    alone = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
-    events = [role in alone for role in truth.roles]
+    separate = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
+    events = [role in separate for role in truth.roles]
     borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
     return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]
 

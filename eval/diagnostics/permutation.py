@@ -114,8 +114,8 @@ def _most_with_pairs(task: Task) -> int:
 
 def horizon(length: int, reveal: RevealConfig) -> int:
     """Return the most commands between two states that show all variables."""
-    whole = reveal.locals in ("full", *DIFFS) and not reveal.answer_only
-    return int(min(reveal.spacing, length)) if whole else length
+    shows_all = reveal.locals in ("full", *DIFFS) and not reveal.answer_only
+    return int(min(reveal.spacing, length)) if shows_all else length
 
 
 AXIS = "horizon"

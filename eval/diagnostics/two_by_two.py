@@ -146,9 +146,9 @@ def cells_figure(cells: Sequence[Group]) -> Figure:
             height = sum(seed.mean for seed in rates) / len(rates)
             panel.bar([centre], [height], width=0.88 * width, color=plotting.colour(number), alpha=0.6, label=name)
             for index, seed in enumerate(rates):
-                beside = centre + (index - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
+                x = centre + (index - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
                 ends = [[seed.mean - seed.low], [seed.high - seed.mean]]
-                panel.errorbar([beside], [seed.mean], yerr=ends, fmt="o", ms=3, color="black", lw=1)
+                panel.errorbar([x], [seed.mean], yerr=ends, fmt="o", ms=3, color="black", lw=1)
         panel.set_xticks([position for position, _ in ticks.values()], [name for _, name in ticks.values()])
         plotting.rates(panel)
         panel.set(title=f"{kind} right, per frame")

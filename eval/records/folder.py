@@ -120,8 +120,8 @@ def condition_name(diagnostic: str, labels: Mapping[str, Any]) -> str:
 def words_of(name: str) -> list[str]:
     """Return the words by which `--condition` chooses: `horizon=8 forcing=free`."""
     words = [part if "=" in part else part.replace("-", "=", 1) for part in name.split("__")]
-    given = {word.partition("=")[0] for word in words}
-    return [*words, *(f"{key}={value}" for key, value in USUAL.items() if key not in given)]
+    keys = {word.partition("=")[0] for word in words}
+    return [*words, *(f"{key}={value}" for key, value in USUAL.items() if key not in keys)]
 
 
 def claim(directory: Path, request: dict[str, Any]) -> str:

@@ -78,8 +78,10 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
     groups: dict[tuple[str, frozenset[tuple[str, LabelValue | None]]], list[ConditionSummary]] = {}
     for condition in _one_each(conditions):
         # With names of compared labels: a condition that lacks one differs in more than a value.
-        rest = frozenset((name, None if name in compared else value) for name, value in condition["labels"].items())
-        groups.setdefault((condition["variant"], rest), []).append(condition)
+        other_labels = frozenset(
+            (name, None if name in compared else value) for name, value in condition["labels"].items()
+        )
+        groups.setdefault((condition["variant"], other_labels), []).append(condition)
     names = [name for name in varying(conditions) if name not in compared]
     comparisons = []
     for (variant, _), group in groups.items():

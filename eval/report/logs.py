@@ -136,9 +136,9 @@ def _read_log(path: Path, options: LogOptions) -> pd.DataFrame:
             cluster=[_cluster(row, options.cluster) for row in rows],
             right=[_right(row, metric, options.right_from) for row in rows],
         )
-    for _, twice in table[table.duplicated(["seed", "task", "name"])].iterrows():
+    for _, duplicate in table[table.duplicated(["seed", "task", "name"])].iterrows():
         raise UserError(
-            f"{twice['where']}: example {twice['name']!r} is there twice: give each seed or repeat a file, or a `seed`"
+            f"{duplicate['where']}: example {duplicate['name']!r} is there twice: give each seed or repeat a file, or a `seed`"
         )
     if rows and not table["right"].count():
         raise UserError(f"{path}: no example has a value of {metric!r}")
@@ -179,11 +179,11 @@ def _rows(path: Path) -> Iterator[Row]:
 def _lm_eval_settings(path: Path) -> tuple[str, dict[str, str]]:
     """Return the task of `samples_TASK_DATE.jsonl`, and settings of `results_DATE.json`."""
     task, _, date = path.stem.removeprefix("samples_").rpartition("_")
-    beside = path.with_name(f"results_{date}.json")
-    if not beside.is_file():
+    results_path = path.with_name(f"results_{date}.json")
+    if not results_path.is_file():
         return task or date, {}
-    with _readable(str(beside)):
-        results = _json(read_text(beside, MOST_BYTES))
+    with _readable(str(results_path)):
+        results = _json(read_text(results_path, MOST_BYTES))
         shots = {"n-shot": results["n-shot"][task], "limit": results["config"]["limit"]}
         return task, _written(shots, results["configs"][task].get("generation_kwargs"))
 

@@ -74,17 +74,17 @@ def result_sections(
         draw = partial(curves, scored, axis)
         sections.append(Section(f"{name}: right answers by {axis}", draw=draw, note=meaning + NOTES["drawn"]))
     if scored:
-        beside = [
+        comparable = [
             figures for figures in published if any(figures.labels.items() <= group.labels.items() for group in scored)
         ]
         left_out = untraced(all_runs(groups))
         remark = joined(
             " ",
             constant(all_runs(scored)),
-            *(f"{figures.name}: {figures.unlike}" for figures in beside),
+            *(f"{figures.name}: {figures.unlike}" for figures in comparable),
             f"Left out, since they could not be run: {left_out}." if left_out else "",
         )
-        rows = right_table(scored, beside)
+        rows = right_table(scored, comparable)
         sections.append(Section(f"{name}: right answers", rows=rows, note=NOTES["right"], own=remark))
     if steps:
         title_ = f"{name}: right by frame, where answers are fed"

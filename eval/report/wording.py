@@ -153,14 +153,14 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def verdict_cell(verdict: Verdict) -> str:
-    of_runs = both = ""
+    of_runs = at_bound = ""
     undecided = verdict.word is VerdictWord.INCONCLUSIVE and verdict.difference.of_recipes
     if undecided and verdict.of_runs is not VerdictWord.INCONCLUSIVE:
         low, high = verdict.difference.runs.interval(verdict.level)
         of_runs = f"in these runs {verdict.of_runs} ({100 * low:+.1f} to {100 * high:+.1f})"
     means = verdict.baseline.estimate.mean, verdict.treatment.estimate.mean
     if means[0] == means[1] and means[0] in (0.0, 1.0):
-        both = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
+        at_bound = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
     unequal = "budgets differ: see Evidence" if any(remark.startswith("unequal") for remark in verdict.remarks) else ""
     return _lines(
         str(verdict.word).capitalize(),
@@ -168,7 +168,7 @@ def verdict_cell(verdict: Verdict) -> str:
         open_for_seeds(verdict),
         verdict.unplanned,
         of_runs,
-        both,
+        at_bound,
         unequal,
     )
 

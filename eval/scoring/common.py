@@ -265,13 +265,13 @@ def read_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> int:
     truth, memory = decoded.truth, decoded.data.memory
     if decoded.parallel:
         return sum(window.size for window in windows(*truth[:3], memory, tokenizer.special_ids))
-    read, uncounted = 0, True
+    count, uncounted = 0, True
     remembered = RememberedTokens(truth.ids[: context_size(truth.roles)], memory, tokenizer.special_ids)
     for token, closes in _tokens_read(decoded, tokenizer):
         seen, uncounted = remembered.size + 1, True
         if remembered.take(token, closes):
-            read, uncounted = read + seen, False
-    return read + remembered.size * uncounted
+            count, uncounted = count + seen, False
+    return count + remembered.size * uncounted
 
 
 def _tokens_read(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:

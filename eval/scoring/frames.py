@@ -229,8 +229,8 @@ def _matches(decoded: DecodedExample, true: Reading, reading: Reading, tokenizer
                 action is not None and action.event is frame.event and action.source == frame.source
             )
         if frame.value is not None:
-            same = value is not None and value.event is frame.event and same_value(value.value or "", frame.value)
-            rights[Role.VALUE][number] = same
+            is_right = value is not None and value.event is frame.event and same_value(value.value or "", frame.value)
+            rights[Role.VALUE][number] = is_right
         if frame.locals is None:
             continue
         written_locals = (state.locals if state is not None else None) or {}

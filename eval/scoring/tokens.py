@@ -57,14 +57,14 @@ def score_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     numbers = sorted({pair.frame for pair in pairs if pair.role is not Role.STRUCTURE})
     error = next((pair for pair in pairs if not pair.right), None)
     answer = answer_start(truth, example)
-    whole = spliced(truth.ids, runs)
-    separators = [[token for token in ids if tokenizer.is_special(token)] for ids in (whole, truth.ids)]
+    sequence = spliced(truth.ids, runs)
+    separators = [[token for token in ids if tokenizer.is_special(token)] for ids in (sequence, truth.ids)]
     answer_rights = [pair.right for pair in pairs if pair.position >= answer]
     # An answer may be right after wrong steps, so that only its own tokens count; but the trace must be whole.
     right = (
         answer < len(truth.ids)
         and separators[0] == separators[1]
-        and (all(answer_rights) or whole[answer - len(truth.ids) :] == list(truth.ids[answer:]))
+        and (all(answer_rights) or sequence[answer - len(truth.ids) :] == list(truth.ids[answer:]))
     )
     truncated = any(not run.complete for run in runs)
     specials_right = all(
@@ -76,7 +76,7 @@ def score_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
         "right": None if decoded.answer_fed else right,
         "valid_format": not truncated and specials_right,
         "truncated": truncated,
-        "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
+        "answer": storable(_answer(truth, sequence, answer, tokenizer)[:ANSWER_CHARACTERS]),
         **_matches(decoded, pairs),
     }
     if error is None:

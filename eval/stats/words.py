@@ -118,8 +118,8 @@ def word(
     if evidence.up < level:
         shares = [clopper_pearson(side.solved, len(side.runs), level) for side in (baseline, treatment)]
         # One-sided, so at half the level.
-        more = evidence.solved is not None and evidence.solved.up < level / 2
-        fixed = more and shares[1][0] > max(0.5, shares[0][1])
+        solves_more = evidence.solved is not None and evidence.solved.up < level / 2
+        fixed = solves_more and shares[1][0] > max(0.5, shares[0][1])
         return VerdictWord.FIXED if fixed else VerdictWord.HELPED
     if evidence.down < level:
         return VerdictWord.WORSE

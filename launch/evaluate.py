@@ -35,7 +35,7 @@ def this_rank() -> Iterator[Rank]:
     If one of several processes fails, all print why, the first one first, and exit with 2.
 
     Raises:
-        UserError: alone, as the block does.
+        UserError: as the block, if this is the only process.
     """
     from remedy.eval.distributed import Rank
 

@@ -119,7 +119,7 @@ def read_bytecode(program: Program) -> Bytecode:
     """Return a program's bytecode.
 
     Raises:
-        ControlFlowError: this interpreter is not CPython 3.11, whose events traces have.
+        ControlFlowError: this interpreter is not CPython 3.11.
         ProgramError: the program does not compile or has no entry point.
     """
     if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11):

@@ -59,8 +59,6 @@ class Mode(Enum):
 
 
 class Point(NamedTuple):
-    """Instruction and mode of a frame."""
-
     code: int
     position: int
     mode: Mode = Mode.RUN
@@ -296,7 +294,7 @@ class Walk:
         return known.union(*(called for callers, called in self._calls if callers))
 
     def advance(self, steps: Set[Step]) -> Walk | None:
-        """Return the walk after one of some steps of one event; None if not allowed."""
+        """Return the walk after one of these steps, all of one event; None if none is allowed."""
         chosen = [option for option in self._options if option.step in steps]
         top = {option.frame for option in chosen if option.frame is not None}
         callers = {option.caller for option in chosen if option.caller is not None}

@@ -189,7 +189,6 @@ def _groups(records: pd.DataFrame) -> list[_Group]:
 
 
 def composition_figure(records: pd.DataFrame) -> Figure:
-    """Draw accuracy by depth, observed and expected, a panel for each group."""
     from remedy.eval.tables import plotting
 
     groups = _groups(records)

@@ -22,8 +22,8 @@ MOST_CUT = 0.05
 """The share of a side's examples that may be truncated if the sides' limits differ."""
 LIMITS = ("max_new_tokens", "longest sequence of the server")
 LEARNING_RATE = "train.learning_rate"
-_OTHERWISE_SAID = {"diagnostics", "set", "split", "trained_on", "batch_size", "precision", "threads"}
-"""Settings not compared as they stand: the first are in conditions, the last count by their effect."""
+_COMPARED_ELSEWHERE = {"diagnostics", "set", "split", "trained_on", "batch_size", "precision", "threads"}
+"""Settings not compared as they stand: conditions have the first four, and the others count by their effect."""
 _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 
 
@@ -100,7 +100,7 @@ def facts(request: Request, trained: bool) -> dict[str, Any]:
 def _settings(request: Request) -> dict[str, str]:
     """Write an evaluation's settings; batches only if they change rounding."""
     evaluation: Mapping[str, object] = request.get("evaluation", {})
-    settings = {key: value for key, value in evaluation.items() if key not in _OTHERWISE_SAID}
+    settings = {key: value for key, value in evaluation.items() if key not in _COMPARED_ELSEWHERE}
     precision = request.get("reading", {}).get("precision", _PRECISIONS.get(str(evaluation.get("precision"))))
     batch, backend = evaluation.get("batch_size"), request.get("backend")
     settings |= {"precision": precision} if precision else {}

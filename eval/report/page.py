@@ -106,7 +106,6 @@ def compose(
 
 
 def missing_remarks(missing: Sequence[MissingRun], partial: bool) -> list[str]:
-    """Write a sentence on missing runs; refuse `partial` without any."""
     if not missing and partial:
         raise UserError("--partial does nothing, since no run is missing: remove it")
     how = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"

@@ -108,7 +108,7 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _telling(reveal: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop `frames: all`, which stored settings from before frames could be left out lack."""
+    """Drop `frames: all`, a key that older settings lack."""
     return {name: value for name, value in reveal.items() if (name, value) != ("frames", "all")}
 
 

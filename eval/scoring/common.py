@@ -62,7 +62,6 @@ class DecodedExample(NamedTuple):
 
     @property
     def wrote(self) -> frozenset[Role]:
-        """Return the roles that the model wrote or predicted."""
         roles = self.truth.roles
         return frozenset(Role(role) for run in self.runs for role in set(roles[run.start : run.stop]))
 

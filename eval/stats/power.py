@@ -44,7 +44,7 @@ def independent(units: float, clusters: int, within: float = WITHIN) -> float:
 def separating(seeds: tuple[float, float]) -> float:
     """Return the distance at which all of one recipe's seeds beat the other's.
 
-    In standard deviations of seeds, with probability `POWER`.
+    It is in standard deviations of seeds, and holds with probability `POWER`.
     """
     generator = np.random.default_rng(0)  # a plan made twice is the same
     noise = [generator.normal(size=(4000, 1 if math.isinf(count) else int(count))) for count in seeds]

@@ -46,7 +46,7 @@ class VerdictWord(StrEnum):
 class Evidence(NamedTuple):
     """Evidence of a comparison; `question`: None for single runs.
 
-    `up`, `down`: two-sided p-values of the treatment being better and worse, at least those of these runs.
+    `up`, `down`: two-sided p-values of the treatment being better and worse, each at least that of these runs alone.
     """
 
     question: Question | None

@@ -140,7 +140,7 @@ class FixUniversalOptimizerState(TrainerCallback):
         for values in optimizer.state.values():
             if torch.is_tensor(values.get("step")):
                 values["step"] = values["step"].clone()
-        # Both groups of Trainer, what decays and what does not, get the hyperparameters of the first.
+        # Trainer's two groups, what decays and what does not, were both given the hyperparameters of the first.
         for group, decay in zip(optimizer.param_groups, (args.weight_decay, 0.0)):
             group["weight_decay"] = decay
 

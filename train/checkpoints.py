@@ -99,6 +99,7 @@ def copy_model(folder: Path, output: Path) -> None:
             f"{folder}: the best checkpoint by validation cannot be used ({problem}): delete the checkpoints after it and "
             "give the same command with --resume"
         )
+    # The model alone: what resume needs besides stays in the checkpoint.
     for path in folder.iterdir():
         if path.suffix in (".safetensors", ".json") and path.name not in (TRAINER_STATE_NAME, SEAL):
             replace_file(output / path.name, partial(shutil.copyfile, path))
@@ -154,7 +155,7 @@ def quarantine(output: Path, intact: SealedCheckpoint | None, damaged: dict[Path
 
     Returns a sentence about each.
     """
-    if damaged:
+    if damaged:  # to one of which it may point
         (output / LATEST).unlink(missing_ok=True)
         if intact is not None:
             _update_symlink(output / LATEST, intact.path.name)

@@ -146,6 +146,7 @@ class Member(RowTrainer):
         steps = self.args.max_steps
         self._init_training_state(steps, steps, 1, str(self.checkpoint) if self.checkpoint else None, None)
         self._globalstep_last_logged = self.state.global_step
+        # Its patience may have been out when all were cut off.
         self.running = not out_of_patience(self.state, self.args.eval_steps, self.patience)
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
 

@@ -300,7 +300,7 @@ class RowTrainer(Trainer):
         bad = 0
         if recent and not math.isfinite(float(torch.stack([loss for _, loss in recent]).sum())):
             bad = next((step for step, loss in recent if not torch.isfinite(loss)), 0)
-        # The first bad step of any process; only the largest number can be reduced.
+        # The first bad step of any process is the largest of the negatives.
         first = largest(-bad if bad else -(1 << 62))
         if first != -(1 << 62):
             raise NonFiniteLoss(-first)

@@ -103,13 +103,12 @@ def _all(
 
 
 def _plugins_first(arguments: list[str]) -> list[str]:
-    """Move `--plugin` before the command, wherever it was given."""
     first: list[str] = []
     others: list[str] = []
-    waiting = iter(arguments)
-    for word in waiting:
+    remaining = iter(arguments)
+    for word in remaining:
         if word == "--plugin":
-            first += [word, *itertools.islice(waiting, 1)]
+            first += [word, *itertools.islice(remaining, 1)]
         else:
             (first if word.startswith("--plugin=") else others).append(word)
     return [*first, *others]

@@ -25,7 +25,7 @@ _FULL = "; make room and give the same command again: what is whole stays, and i
 def written_to(path: str) -> Path:
     """Return the path to write to.
 
-    An empty name, as of an unset shell variable, would mean the current folder to `Path`, and is refused.
+    An empty name, as of an unset shell variable, is refused: to `Path` it means the current folder.
     """
     if not path.strip():
         raise typer.BadParameter("an empty name would mean the current folder: name a folder, or give . for this one")
@@ -33,7 +33,6 @@ def written_to(path: str) -> Path:
 
 
 def target(help: str) -> Any:
-    """Make the option that says where a command writes."""
     return typer.Option(help=help, parser=written_to, metavar="<path>")
 
 
@@ -96,6 +95,7 @@ def reporting() -> Iterator[None]:
     logger.handlers = [_Print()]
     logger.propagate = False
     try:
+        # `entry.main` left the system's handler for the time of imports.
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
@@ -117,6 +117,7 @@ def in_words(error: BaseException) -> str | None:
         return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
     if isinstance(error, OSError):
         return one_line(_system_message(error))
+    # PyTorch's by its name: an import of seconds, which most commands do without.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         details = f" ({error})" if str(error) else ""
         return one_line(f"out of memory{details}: make the numbers that say how much is done at a time smaller")

@@ -1,6 +1,6 @@
 """Evaluation of a checkpoint, also under torchrun.
 
-`python launch/evaluate.py CHECKPOINT CONFIG --out DIR [key=value ...]`; under `torchrun` every process writes a part of
+`python launch/evaluate.py CHECKPOINT CONFIG --out DIR [key=value ...]`. Under `torchrun` every process writes a part of
 every condition.
 """
 
@@ -35,7 +35,7 @@ def this_rank() -> Iterator[Rank]:
     If one of several processes fails, all print why, the first one first, and exit with 2.
 
     Raises:
-        UserError: alone, as the block does.
+        UserError: as the block, if this is the only process.
     """
     from remedy.eval.distributed import Rank
 
@@ -43,7 +43,7 @@ def this_rank() -> Iterator[Rank]:
     if not rank.several:
         yield rank
         return
-    end_with_parent(os.getppid(), lambda: os._exit(1))
+    end_with_parent(os.getppid(), lambda: os._exit(1))  # a killed launcher leaves its processes running
     if not rank.is_main:
         logging.getLogger("remedy").setLevel(logging.WARNING)
     try:

@@ -67,10 +67,10 @@ def generate(
     shards = plan(size)
     begin, made = time.perf_counter(), 0
     encode = partial(example_table, data, tokenizer)
-    for done in write(data, size, out, encode, tokenizer.fingerprint, part, workers, overwrite):
-        made += done.stop - done.start
+    for written in write(data, size, out, encode, tokenizer.fingerprint, part, workers, overwrite):
+        made += written.stop - written.start
         speed = made / (time.perf_counter() - begin)
-        print(f"{done.name}: {done.stop - done.start:,} examples, {speed:.0f}/s", flush=True)
+        print(f"{written.name}: {written.stop - written.start:,} examples, {speed:.0f}/s", flush=True)
     missing = [s.name for s in shards if not (out / "data" / s.name).exists()]
     if missing:
         print(f"{len(shards) - len(missing)} of {len(shards)} shards in {out}; the card is written with the last one")

@@ -23,7 +23,7 @@ FUNCTIONS = 30
 """From this number on, whole functions are dealt to splits; below it, single programs."""
 EXPERIMENT = """\
 # Written by `remedy init`. Do characters for strings, or states in every fourth frame alone, change how well these programs are traced?
-# {said}
+# {description}
 # Its runs, and which differences it can see: remedy run {name}.yaml --plan
 # To try it out: remedy run {name}.yaml max_steps=5 max_examples=4 output=runs/try
 name: {quoted}
@@ -45,7 +45,7 @@ groups:
       sparse: {{data.reveal.spacing: 4}}
     seeds: [0, 1, 2]                # five a side say more: remedy run ... --plan
     evaluate:
-      diagnostics: [{{kind: programs, answer_only: [false], forcing: [free, teacher_forced], examples: {asked}}}]
+      diagnostics: [{{kind: programs, answer_only: [false], forcing: [free, teacher_forced], examples: {examples}}}]
       threads: 1
 comparisons:
   - {{mitigation: characters for strings, failure: strings, primary: true{solved},
@@ -69,9 +69,10 @@ def init(
     """
     task = ProgramsTask(path=programs)
     description = task.describe_splits()
+    # Splits that the programs' file names itself stay.
     if not description.endswith("(as its source says)"):
-        many = task.clusters("all", task.count("all")) >= FUNCTIONS
-        task = ProgramsTask(path=programs, split_by="function" if many else "program")
+        is_large = task.clusters("all", task.count("all")) >= FUNCTIONS
+        task = ProgramsTask(path=programs, split_by="function" if is_large else "program")
         description = task.describe_splits()
     for split in ("train", "validation", "test"):
         task.require(split, 1, "an experiment")
@@ -86,7 +87,13 @@ def init(
     solved = "" if bar == BARS[0] else f", solved_at: {bar}"
     quoted, quoted_path = json.dumps(name), json.dumps(programs)  # quoted, since YAML reads 2024 and no as other types
     text = EXPERIMENT.format(
-        name=name, quoted=quoted, said=description, path=quoted_path, split=split, solved=solved, asked=examples
+        name=name,
+        quoted=quoted,
+        description=description,
+        path=quoted_path,
+        split=split,
+        solved=solved,
+        examples=examples,
     )
     write_text(path, text)
     print("\n".join([description, *bad, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"]))

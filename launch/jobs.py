@@ -64,7 +64,6 @@ class Job(NamedTuple):
 
     @property
     def model(self) -> Path:
-        """Return the folder of its model."""
         return Path(self.train.output)
 
     @property
@@ -83,7 +82,7 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
     Without `choices`, runs of groups that select have the grid's first values.
 
     Raises:
-        ConfigError: a run's settings do not validate; the message names it.
+        ConfigError: a run's settings do not validate.
     """
     jobs: list[Job] = []
     for name, group in config.groups.items():
@@ -92,13 +91,14 @@ def expand(config: ExperimentConfig, where: str, choices: Choices | None = None)
             job = _job(config, name, member, {}, where)
             if group.select is not None and job.train.train.total_steps:  # an untrained model has nothing to choose
                 chosen = choices[name, member.variant] if choices is not None else group.select.points()[0]
+
                 job = _job(config, name, member, chosen, where)
             group_jobs.append(
                 job._replace(evaluate=_evaluation(config, group, member, job, _label(name, member, where)))
             )
-        for key, says in group_jobs[0].unused.items():
+        for key, message in group_jobs[0].unused.items():
             if all(key in job.unused for job in group_jobs):
-                raise ConfigError(says)
+                raise ConfigError(message)
         jobs += group_jobs
     _refuse_twice(jobs, where)
     jobs = _one_variant_a_recipe(jobs)
@@ -119,7 +119,7 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
     """Return the trials of groups with `select`, each validated at its end.
 
     Raises:
-        ConfigError: a trial's settings do not validate; the message names it.
+        ConfigError: a trial's settings do not validate.
     """
     jobs = []
     for name, group in config.groups.items():
@@ -138,16 +138,16 @@ def trials(config: ExperimentConfig, where: str) -> list[Job]:
 def stacks(jobs: Sequence[Job]) -> list[Job]:
     """Group untrained runs of one variant and recipe into stacked trainings.
 
-    A stack's folder lies in its first run's. Single runs are left out.
+    Single runs are left out.
     """
     recipes: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         if job.stacked is not None and not job.is_trained:
             recipes.setdefault((job.variant, job.recipe), []).append(job)
     stacked = []
-    for alike in recipes.values():
-        size = alike[0].stacked or 1
-        for first, *others in (alike[start : start + size] for start in range(0, len(alike), size)):
+    for runs_of_recipe in recipes.values():
+        size = runs_of_recipe[0].stacked or 1
+        for first, *others in (runs_of_recipe[start : start + size] for start in range(0, len(runs_of_recipe), size)):
             if others:
                 name = f"{first.name} and {len(others)} more"
                 stacked.append(first._replace(name=name, folder=first.folder / "stack", members=(first, *others)))
@@ -167,7 +167,7 @@ def conditions(job: Job) -> list[Condition]:
 
 
 def prepare(job: Job) -> None:
-    """Write what a job's process reads into its folder.
+    """Write what a job's process reads.
 
     Raises:
         UserError: the folder holds a run of other settings.
@@ -269,7 +269,6 @@ def _recipe_and_evaluation(job: Job) -> tuple[str, str]:
 
 
 def _check_side(side: Side, evaluations: Mapping[str, EvalConfig], key_of_side: str) -> None:
-    """Refuse a run or label that no record will have."""
     if side.run not in evaluations:
         raise ConfigError(f"{key_of_side}.run: no variant or run {side.run!r}; {suggest(side.run, evaluations)}")
     labels = [label.name for diagnostic in evaluations[side.run].diagnostics for label in diagnostic.labels]
@@ -286,7 +285,6 @@ def _label(group: str, member: Member, where: str) -> str:
 
 
 def _part(name: str, label: str) -> str:
-    """Return a name as one part of a path."""
     if not name.isprintable() or not (part := file_name(name)):
         raise ConfigError(f"{label}: {shown(name)} cannot name the folder of a group or run: choose another name")
     return part
@@ -314,9 +312,8 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
             )
         train = train.changed({"train.stacked": None}, label)
     recipe = train.model_dump(mode="json", exclude={"name": True, "output": True, "tracking": True, "train": {*SEEDS}})
-    if (
-        config.max_steps is not None and train.train.total_steps
-    ):  # a trial of the experiment; after the recipe, which it does not change
+    # After the recipe is taken, which `max_steps`, to try an experiment out, does not change.
+    if config.max_steps is not None and train.train.total_steps:
         train = train.changed({"train.max_steps": config.max_steps}, label)
     text = json.dumps(recipe, sort_keys=True)
     return Job(member.name, member.variant, group, folder, train, text, chosen, stacked, unused)

@@ -56,7 +56,7 @@ class Report:
     folder: Path
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the conditions with rates and intervals."""
+        """Return the conditions, with rates and intervals."""
         return self._table("conditions")
 
     def verdicts(self) -> pd.DataFrame:
@@ -64,7 +64,6 @@ class Report:
         return self._table("verdicts")
 
     def figures(self) -> dict[str, Path]:
-        """Return the paths of the figures by name."""
         return {path.stem: path for path in sorted((self.folder / "figures").glob("*.png"))}
 
     def _repr_html_(self) -> str:

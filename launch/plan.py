@@ -128,8 +128,8 @@ def _print_runs(
     table = Table("variant", "runs", "trials", "steps", "examples", "evaluated on", title="Runs")
     for name, jobs in variants.items():
         train = jobs[0].train.train
-        read = train.total_steps * train.batch_size * train.pack
-        counts = f"{len(jobs)}", f"{len(trials_by_variant.get(name, ()))}", f"{train.total_steps:,}", f"{read:,}"
+        examples = train.total_steps * train.batch_size * train.pack
+        counts = f"{len(jobs)}", f"{len(trials_by_variant.get(name, ()))}", f"{train.total_steps:,}", f"{examples:,}"
         table.add_row(name, *counts, f"{sum(condition.examples for condition in conditions_by_variant[name]):,}")
     console.print(table)
     if trials_by_variant:
@@ -199,13 +199,13 @@ def _decidable(
     rate: float | None,
     spread: float | None,
 ) -> list[str]:
-    """Write a comparison's cells: seeds, outcomes, assumptions, and decisions by level."""
+    """Write a comparison's cells, from its seeds to its decision at each level."""
     seeds, metric = f"{len(sides[1].jobs)} to {len(sides[0].jobs)}", comparison.metric
-    conditions_found = [side.condition for side in sides if side.condition is not None]
-    if len(conditions_found) < len(sides):
+    compared = [side.condition for side in sides if side.condition is not None]
+    if len(compared) < len(sides):
         return [seeds, "no such condition", "", "", "", ""]
-    units = min(outcomes(condition, metric) for condition in conditions_found)
-    clusters = min(condition.data.task.clusters(condition.split, condition.examples) for condition in conditions_found)
+    units = min(outcomes(condition, metric) for condition in compared)
+    clusters = min(condition.data.task.clusters(condition.split, condition.examples) for condition in compared)
     rates = [_rates(records, side, metric) for side in sides]
     spreads = [float(rates_of_side.std(ddof=1)) for rates_of_side in rates if len(rates_of_side) > 1]
     marks = ["*" if rate is None and len(rates[0]) else "", "*" if spread is None and spreads else ""]
@@ -246,15 +246,16 @@ def _assumptions(metrics: set[str], any_records: bool) -> str:
 
 
 def _records(jobs: Sequence[Job]) -> pd.DataFrame:
-    done = []
+    finished = []
+    # Without records that can be read, rates and spreads are assumed.
     with contextlib.suppress(UserError):
         for job in jobs:
             folder = Path(job.folder, EVALUATION)
             if job.evaluate is not None and (folder / REQUEST).exists():
                 request = read_request(folder)
                 if (request.get("run"), request.get("evaluation")) == (job.name, job.evaluate.asked):
-                    done.append(folder)
-        return with_changed(read_evaluations(done).records)
+                    finished.append(folder)
+        return with_changed(read_evaluations(finished).records)
     return pd.DataFrame()
 
 

@@ -85,10 +85,10 @@ def _shape(train: RunConfig) -> str:
 
 
 def _measured(train: RunConfig, config: ExperimentConfig) -> Cost:
-    """Measure a run's cost in a fresh process."""
     from remedy.launch.runner import process_context
     from remedy.train.trial import Cost
 
+    # Its peak of memory is then that of this training alone.
     with ProcessPoolExecutor(1, process_context("train.trial"), redirect_output, (os.devnull,)) as pool:
         arguments = train.model_dump(mode="json"), config.processes, config.threads
         try:

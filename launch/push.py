@@ -36,6 +36,7 @@ def push(
         raise UserError(f"{shown(repo)} is no repository's name: write USER/NAME, of letters, digits and ._- inside")
     kind, names = _files(folder)
     card = read_card(folder / CARD)
+    # Through a link, a file from anywhere on this machine would be published.
     for name in names:
         if (folder / name).resolve() != folder.resolve() / name:
             raise UserError(

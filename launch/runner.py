@@ -1,6 +1,6 @@
 """Processes that do an experiment's jobs: trials, runs, report.
 
-Each job has a process that trains and evaluates as its folder says, unless that is done; with several `processes` it
+Each job has a process that trains and evaluates as its folder says, unless that is done. With several `processes` it
 starts torchrun.
 """
 
@@ -65,9 +65,8 @@ def run(config: ExperimentConfig, where: str) -> Path:
     """Do every run that is not done, and write the report; return its page.
 
     Raises:
-        UserError: a run failed (the others are finished first; the message names the log), its folder holds a run of
-            other
-        settings, or another process runs an experiment into the same output.
+        UserError: a run failed (the others are finished first), its folder holds a run of other settings, or another
+            process runs an experiment into the same output.
     """
     with owned(Path(config.output)):
         trial_jobs, jobs = trials(config, where), expand(config, where)
@@ -97,6 +96,7 @@ def record_plan(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
     """Write down the experiment's runs and, before any evaluation, its comparisons."""
     list_runs(config, jobs)
     folder = Path(config.output)
+    # A plan that is written after results were seen is none.
     if (folder / PLAN).exists() or not any((job.folder / EVALUATION / REQUEST).exists() for job in jobs):
         write_plan(folder, comparisons_of(config, jobs), {job.name: job.train.train.seed for job in jobs})
 
@@ -129,21 +129,21 @@ def report_all(config: ExperimentConfig, jobs: list[Job], partial: bool = False)
     return page
 
 
-def _do(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
+def _do(config: ExperimentConfig, jobs: Sequence[Job], heading: str) -> None:
     if stacked := stacks(jobs):
         count = sum(len(stack.members) for stack in stacked)
         _do_all(config, stacked, f"{count} seeds in {len(stacked)} trainings")
-    _do_all(config, jobs, what)
+    _do_all(config, jobs, heading)
 
 
-def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
+def _do_all(config: ExperimentConfig, jobs: Sequence[Job], heading: str) -> None:
     """Do all jobs, the longest first."""
-    print(f"{what}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
+    print(f"{heading}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
     waiting = sorted(jobs, key=lambda job: -job.train.train.total_steps * job.train.train.batch_size)
     running: dict[str, tuple[Job, BaseProcess]] = {}
     ended: dict[str, str] = {}
     context, board = process_context(*IMPORTED), Board(job.name for job in jobs)
-    ends = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt does
+    former_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as at an interrupt
     try:
         while len(ended) < len(jobs):
             if waiting and len(running) < config.workers:
@@ -174,17 +174,15 @@ def _do_all(config: ExperimentConfig, jobs: Sequence[Job], what: str) -> None:
             process.terminate()
         for _, process in running.values():
             process.join()
-        signal.signal(signal.SIGTERM, ends)
+        signal.signal(signal.SIGTERM, former_handler)
     if failed := [f"{job.name}: {ended[job.name]}" for job in jobs if ended[job.name]]:
         raise UserError("\n".join(failed))
 
 
 def process_context(*modules: str) -> Any:
-    """Choose how processes start: forked from one that has imported `modules`.
-
-    Only Linux's libraries survive a fork, and CUDA does not: otherwise each process imports.
-    """
-    os.environ["TQDM_DISABLE"] = "1"
+    """Choose how processes start: forked from one that has imported `modules`."""
+    os.environ["TQDM_DISABLE"] = "1"  # libraries' bars would fill the logs, whose last lines are shown
+    # Only Linux's libraries survive a fork, and CUDA does not.
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -196,7 +194,7 @@ def last_line(path: Path, start: str = "") -> str:
     """Return a log's last line that begins with `start`, or ""."""
     if not path.exists():
         return ""
-    with path.open("rb") as file:
+    with path.open("rb") as file:  # its end alone, since it is read again and again
         file.seek(max(0, file.seek(0, 2) - (1 << 14)))
         lines = file.read().decode("utf-8", "replace").splitlines()
     return next((line for line in reversed(lines) if line.strip() and line.startswith(start)), "")
@@ -246,7 +244,7 @@ def do(folders: Sequence[Path], processes: int, threads: int) -> None:
         SystemExit: a signal ended it; the status lets a Slurm job requeue.
     """
     torch.set_num_threads(threads)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for processes of torchrun
     for number in SIGNALS:  # for the times before and after training, which has its own handlers
         signal.signal(number, _leave)
     if len(folders) > 1:
@@ -301,11 +299,12 @@ def _on_several(processes: int, module: str, *arguments: str) -> None:
     # --no-python, since torchrun's own command would search the working folder first.
     options = ["--standalone", "--nproc_per_node", str(processes), "--no-python"]
     torchrun = module_command("torch.distributed.run", *options, *module_command(module, *arguments))
+    # If this process is killed, no handler tells torchrun, but the kernel does.
     launched = subprocess.Popen(torchrun, preexec_fn=_die_with_parent)
     signals: list[int] = []
 
+    # To torchrun's processes: it dies of SIGUSR1 itself, and allows them 30 s after SIGTERM.
     def pass_on(number: int, frame: FrameType | None) -> None:
-        """Signal torchrun's processes: it dies of one signal and allows 30 s at the other."""
         signals.append(number)
         launcher = psutil.Process(launched.pid)
         for process in launcher.children() or [launcher]:
@@ -327,7 +326,6 @@ def _die_with_parent() -> None:
 
 
 def evaluate_run(folder: Path) -> None:
-    """Evaluate a trained run as its folder says."""
     from remedy.eval.config import EvalConfig
     from remedy.eval.evaluate import evaluate_checkpoint
     from remedy.launch.evaluate import this_rank
@@ -335,10 +333,15 @@ def evaluate_run(folder: Path) -> None:
 
     run, facts = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
     variant = "" if facts["variant"] == facts["name"] else facts["variant"]
-    about = {"name": facts["name"], "variant": variant, "chosen": facts["chosen"], "own": run.model_dump(mode="json")}
+    description = {
+        "name": facts["name"],
+        "variant": variant,
+        "chosen": facts["chosen"],
+        "own": run.model_dump(mode="json"),
+    }
     with this_rank() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **about)
+        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **description)
         if rank.is_main:
             log_evaluation(run, summary)
 

@@ -58,6 +58,7 @@ def rank_settings(select: Selection, trials: Sequence[Job], where: str) -> list[
         finite = [metrics for metrics in validations if metrics is not None]
         loss, exact = (sum(metrics[key] for metrics in finite) / max(1, len(finite)) for key in ("loss", "exact_match"))
         figures = [metrics[select.metric] if metrics is not None else None for metrics in validations]
+        # A mean over the other seeds would reward a setting for the seed that diverged.
         mean = (loss if select.metric == "loss" else exact) if len(finite) == len(validations) else None
         tried.append({"values": values, "figures": figures, "mean": mean, "chosen": False})
         order = (loss, -exact) if select.metric == "loss" else (-exact, loss)

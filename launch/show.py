@@ -83,7 +83,6 @@ def show(
 
 
 def present(view: View, html: Path | None, ids: bool = False, text: bool = False) -> None:
-    """Print a view or its text, or write a page."""
     from rich.console import Console  # these imports take seconds
 
     from remedy.eval.view.terminal import page, show_text, show_view
@@ -165,10 +164,11 @@ def load_source(
         of_data = {re.sub(r"^(?!data\.|tokenizer\.)", "data.", key): value for key, value in changes.items()}
         renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}
         return resolve(GenerateConfig, data, renamed, str(path), "override")[0]
+    # What lies in a folder may be a stranger's: its plug-ins and interpreter are left out.
     data = read_stored_run(path) if stored else read_yaml(path)
     keys = apply_changes(data, changes, "override").keys()
-    if other := next((what for key, what in OTHERS.items() if key in keys), ""):
-        raise ConfigError(f"{path}: is the configuration of {other}; show takes one with `data` and `tokenizer`")
+    if other_kind := next((name for key, name in OTHERS.items() if key in keys), ""):
+        raise ConfigError(f"{path}: is the configuration of {other_kind}; show takes one with `data` and `tokenizer`")
     if keys <= GenerateConfig.model_fields.keys():
         return resolve(GenerateConfig, data, changes, str(path), "override")[0]
     from remedy.train.config import RunConfig  # imports PyTorch
@@ -179,7 +179,7 @@ def load_source(
 def example_view(settings: Any, path: Path, index: int, split: str) -> View:
     """View one example; supervision is the run's, or the default.
 
-    `path`: of the settings, for messages.
+    `path`: the settings' name in messages.
 
     Raises:
         UserError: there is no such split or index, or the tokenizer cannot be built.

@@ -135,7 +135,7 @@ def written_view(
     max_new_tokens: int,
     listener: TokenListener,
 ) -> View:
-    """Have a model write a program's trace, beside the true one if known.
+    """Have a model write a program's trace; view it beside the true one, if known.
 
     Raises:
         UserError: the program's control flow cannot be read, or the prompt is longer than the model's limit.

@@ -16,6 +16,7 @@ from remedy.launch.selection import choose
 from remedy.processes import module_command
 from remedy.settings import UserError
 
+# Status 75 is `train.processes.RESUMABLE`: USR1, 180 s before the time limit, made the task save a checkpoint.
 ARRAY = """\
 #!/usr/bin/env bash
 # The {count} {what} of {where}, one task each; a task that is signalled before its time limit queues again and goes on.
@@ -111,7 +112,6 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
 
 
 def _unstacked_jobs(settings: ExperimentConfig, where: str) -> tuple[list[Job], list[Job]]:
-    """Return trials and runs; refuse stacked ones."""
     trial_jobs, jobs = trials(settings, where), expand(settings, where)
     if stacked := next((job for job in jobs if job.stacked is not None), None):
         raise UserError(

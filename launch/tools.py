@@ -157,15 +157,15 @@ def run(
     """Run an experiment from training to report, here or on Slurm, skipping what is done."""
     from remedy.launch.experiment import ExperimentConfig
 
-    ways = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
-    if len(ways_given := [way for way, given in ways.items() if given]) > 1:
-        raise UserError(f"{ways_given[0]} and {ways_given[1]} are two things to do: give one of them")
-    for option, given, needs in (
+    modes = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
+    if len(modes_given := [mode for mode, is_given in modes.items() if is_given]) > 1:
+        raise UserError(f"{modes_given[0]} and {modes_given[1]} are two things to do: give one of them")
+    for option, is_given, needs in (
         ("--rate", rate is not None, "--plan"),
         ("--spread", spread is not None, "--plan"),
         ("--partial", partial, "--report-only"),
     ):
-        if given and not ways[needs]:
+        if is_given and not modes[needs]:
             raise UserError(f"{option} does nothing without {needs}: add it, or remove {option}")
     settings = load(ExperimentConfig, config, overrides or [])
     if plan:

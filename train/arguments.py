@@ -32,7 +32,7 @@ FILLED: dict[str, Any] = {
     "bf16": {"enabled": "auto"},
     "fp16": {"enabled": "auto"},
     "zero_allow_untested_optimizer": True,
-    "zero_force_ds_cpu_optimizer": False,
+    "zero_force_ds_cpu_optimizer": False,  # else Accelerate replaces an offloaded AdamW by DeepSpeed's own
 }
 """The JSON without ZeRO's section; Transformers replaces `auto` by the training arguments' values."""
 OFFLOADED = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
@@ -47,6 +47,7 @@ def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, or repeats other settings.
     """
+    # Under stage 3, Accelerate saves whole weights only with this key.
     zero: dict[str, Any] = {"stage": 1, "stage3_gather_16bit_weights_on_model_save": True}
     if settings.file is not None:
         data = _read(settings.file)
@@ -77,7 +78,7 @@ def join(on_cpu: bool) -> None:
 
     if on_cpu:  # compiling this op takes half a minute, and gloo does the same
         __compatible_ops__["deepspeed_shm_comm"] = False
-    if "RANK" not in os.environ:
+    if "RANK" not in os.environ:  # DeepSpeed wants a group even of one process
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -89,12 +90,10 @@ def join(on_cpu: bool) -> None:
 
 
 def gather_by_layer(decoder: DecoderForCausalLM) -> None:
-    """Let ZeRO-3 gather weights once per layer call, not per submodule call.
-
-    The mixer is called for each group of packed examples; processes with different numbers of groups would deadlock.
-    """
+    """Let ZeRO-3 gather weights once per layer call, not per submodule call."""
     from deepspeed.utils import set_z3_leaf_modules
 
+    # A mixer is called for each group of packed examples: processes with different numbers of groups would deadlock.
     set_z3_leaf_modules(decoder, [Block])
 
 
@@ -122,39 +121,32 @@ def to_universal(checkpoint: Path, step: int) -> None:
     shutil.rmtree(target, ignore_errors=True)
     folders = ["--input_folder", str(source), "--output_folder", str(target)]
     command = module_command("deepspeed.checkpoint.ds_to_universal", "--inject_missing_state", *folders)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+    conversion = subprocess.run(command, capture_output=True, text=True, check=False)
+    if conversion.returncode:
+        lines = [line for line in conversion.stderr.splitlines() if line.strip()] or ["no reason given"]
         raise UserError(
             f"{checkpoint}: cannot be read by another number of processes ({lines[-1].strip()}); resume on as many as wrote it"
         )
 
 
 class FixUniversalOptimizerState(TrainerCallback):
-    """Workaround for two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8).
-
-    All parameters share one step counter, which each advances, so that Adam's bias correction runs ahead. Every group
-    gets the hyperparameters of the first, so that norms and biases decay.
-    """
+    """Workaround for two bugs in loading universal checkpoints under ZeRO-3 (DeepSpeed 0.19.8)."""
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
         optimizer = kwargs["optimizer"]
         while hasattr(optimizer, "optimizer"):  # Accelerate's wrapper, then DeepSpeed's
             optimizer = optimizer.optimizer
+        # All parameters share one step counter, which each advances, so that Adam's bias correction runs ahead.
         for values in optimizer.state.values():
             if torch.is_tensor(values.get("step")):
                 values["step"] = values["step"].clone()
-        # Trainer makes two groups: what decays, and what does not.
+        # Trainer's two groups, what decays and what does not, were both given the hyperparameters of the first.
         for group, decay in zip(optimizer.param_groups, (args.weight_decay, 0.0)):
             group["weight_decay"] = decay
 
 
 def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
-    """Convert a pretrained model to bfloat16 on a CPU; return the Trainer's options.
-
-    Autocast alone would cast the weights in every step. Full fine-tuning converts the linear layers, and autocast keeps
-    activations in float32. With LoRA, adapters and activations are in bfloat16 too, without autocast.
-    """
+    """Convert a pretrained model to bfloat16 on a CPU; return the Trainer's options."""
     adapted = hasattr(model, "get_base_model")
     base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
     in_float32 = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
@@ -162,11 +154,13 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
         return {}
     if isinstance(base, DecoderForCausalLM) or in_float32:
         return {}
-    if not adapted:
+    # Autocast alone would cast the weights in every step.
+    if not adapted:  # autocast remains, and keeps activations in float32
+        # Output embeddings may share the input's weights, which stay in float32.
         tables = {id(module.weight) for module in base.modules() if isinstance(module, nn.Embedding)}
         linear = [module.weight for module in base.modules() if isinstance(module, nn.Linear)]
         rounded = [weight for weight in linear if id(weight) not in tables]
-    else:
+    else:  # without autocast, activations are in bfloat16, as the frozen weights are
         arguments.bf16, arguments.mixed_precision = False, "no"
         rounded = [weight for weight in model.parameters() if weight.requires_grad]
     for weight in rounded:  # PEFT leaves whole embeddings in the precision of frozen weights
@@ -183,8 +177,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
 
     Raises:
         UserError: the batch cannot be divided over the processes, the machine lacks the precision, or the DeepSpeed
-            JSON
-        contradicts the settings.
+            JSON contradicts the settings.
     """
     settings = config.train
     pieces = world_size * settings.gradient_accumulation_steps
@@ -209,7 +202,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         learning_rate=settings.learning_rate,
         lr_scheduler_type="cosine_with_min_lr" if settings.min_lr_ratio else settings.lr_scheduler_type,
         lr_scheduler_kwargs={"min_lr_rate": settings.min_lr_ratio} if settings.min_lr_ratio else None,
-        warmup_steps=round(settings.warmup_ratio * settings.total_steps),
+        warmup_steps=round(settings.warmup_ratio * settings.total_steps),  # of the ratio 1, Trainer would make 1 step
         weight_decay=settings.weight_decay,
         adam_beta2=settings.adam_beta2,
         max_grad_norm=settings.max_grad_norm,
@@ -219,17 +212,17 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         # ZeRO-3 has divided the weights again when activations are recomputed: only the reentrant form allows that.
         gradient_checkpointing_kwargs={"use_reentrant": stage == 3},
         torch_compile=settings.torch_compile,
-        train_sampling_strategy="sequential",
+        train_sampling_strategy="sequential",  # the row's number decides its stage and example
         seed=settings.seed,
         logging_steps=settings.logging_steps,
-        logging_nan_inf_filter=False,
+        logging_nan_inf_filter=False,  # it would log the mean of earlier losses in place of a NaN
         disable_tqdm=True,  # `progress` shows one line instead
         eval_strategy="steps" if settings.evaluate_every else "no",
         eval_steps=settings.evaluate_every,
         metric_for_best_model=settings.keep_best or ("loss" if settings.patience is not None else None),
         save_steps=settings.save_steps,
         save_total_limit=None,  # `Checkpoints` prunes, once a checkpoint is sealed
-        report_to=[],
+        report_to=[],  # `Tracking` logs to W&B, and resumes the same run there
         remove_unused_columns=False,
         dataloader_num_workers=settings.dataloader_num_workers,
         ddp_find_unused_parameters=False,

@@ -63,7 +63,7 @@ class Checkpoints(TrainerCallback):
         self.config = config
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if dist.is_initialized():
+        if dist.is_initialized():  # a seal covers the files of all processes
             dist.barrier()
         if state.is_world_process_zero and args.output_dir is not None:
             output, limit = Path(args.output_dir), self.config.train.save_total_limit
@@ -99,6 +99,7 @@ def copy_model(folder: Path, output: Path) -> None:
             f"{folder}: the best checkpoint by validation cannot be used ({problem}): delete the checkpoints after it and "
             "give the same command with --resume"
         )
+    # The model alone: what resume needs besides stays in the checkpoint.
     for path in folder.iterdir():
         if path.suffix in (".safetensors", ".json") and path.name not in (TRAINER_STATE_NAME, SEAL):
             replace_file(output / path.name, partial(shutil.copyfile, path))
@@ -154,7 +155,7 @@ def quarantine(output: Path, intact: SealedCheckpoint | None, damaged: dict[Path
 
     Returns a sentence about each.
     """
-    if damaged:
+    if damaged:  # to one of which it may point
         (output / LATEST).unlink(missing_ok=True)
         if intact is not None:
             _update_symlink(output / LATEST, intact.path.name)
@@ -202,6 +203,7 @@ class NewSchedule(TrainerCallback):
             multiplier(scheduler.last_epoch) * rate
             for multiplier, rate in zip(scheduler.lr_lambdas, scheduler.base_lrs)
         ]
+        # The checkpoint restored the old schedule's rate, with which the next step would be made.
         scheduler._last_lr = rates
         for group, rate in zip(scheduler.optimizer.param_groups, rates):
             group["lr"] = rate
@@ -219,8 +221,7 @@ def starting_point(config: RunConfig, output: Path, resume: bool) -> tuple[Seale
 
     Raises:
         UserError: the output holds checkpoints or a model without `resume`, or another run's; or resume finds only a
-            finished
-        model, or a checkpoint beyond `max_steps`.
+            finished model, or a checkpoint beyond `max_steps`.
     """
     checkpoint, damaged = latest_intact(output)
     if resume:

@@ -187,7 +187,6 @@ class TrainSettings(Settings):
 
     @property
     def total_steps(self) -> int:
-        """Return the optimizer steps of the whole run."""
         if self.max_steps is not None:
             return self.max_steps
         return sum(stage.steps for stage in self.curriculum) or DEFAULT_STEPS
@@ -197,13 +196,14 @@ class TrainSettings(Settings):
 
         Stages keep the curriculum's proportions of `max_steps`, rounded. Each has a step, unless nothing is trained.
         """
-        total, ends, done = self.total_steps, [0], 0
+        total, ends, steps_before = self.total_steps, [0], 0
         if not total:
             return [0] * max(1, len(self.curriculum))
         curriculum_steps = sum(stage.steps for stage in self.curriculum)
         for number, stage in enumerate(self.curriculum, 1):
-            done += stage.steps
-            nearest = (2 * done * total + curriculum_steps) // (2 * curriculum_steps)
+            steps_before += stage.steps
+            # Half a step rounds up; `round` would go to the even number.
+            nearest = (2 * steps_before * total + curriculum_steps) // (2 * curriculum_steps)
             ends.append(min(max(nearest, ends[-1] + 1), total - (len(self.curriculum) - number)))
         return ends[1:] or [total]
 

@@ -40,10 +40,9 @@ class RowExample:
 
 
 def encode_rows(data: DataConfig, tokenizer: TraceTokenizer, split: str, indices: Sequence[int]) -> list[Tokens]:
-    """Return these examples as token arrays."""
     arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
     if arrays is not None:
-        # Of permutations alone, which have no strings.
+        # Permutation programs, which have no strings.
         return [
             Tokens(arrays.ids[i, :n], arrays.roles[i, :n], arrays.frames[i, :n], np.zeros(n, np.bool_), np.arange(n))
             for i, n in enumerate(arrays.lengths.tolist())
@@ -81,7 +80,6 @@ class Rows(Dataset[Tokens]):
         raise NotImplementedError
 
     def examples_of(self, row: int) -> list[RowExample]:
-        """Return the examples that a row joins."""
         raise NotImplementedError
 
     def describe(self, rows: range) -> str:
@@ -110,6 +108,7 @@ class TraceDataset(Rows):
         numbers = self._examples(rows)
         stage_of = np.searchsorted(self.ends, np.asarray(rows), side="right").repeat(self.pack)
         examples: dict[int, Tokens] = {}
+        # All examples of a source at once, since permutation programs are made as arrays.
         for stage in np.unique(stage_of):
             mixture, positions = self.mixtures[stage], np.flatnonzero(stage_of == stage)
             sources, indices = mixture.locate(numbers[positions])
@@ -118,11 +117,11 @@ class TraceDataset(Rows):
                 data, chosen = mixture.sources[number].data, indices[chosen_here].tolist()
                 special_ids = self.tokenizer.special_ids
                 encoded = encode_rows(data, self.tokenizer, "train", chosen)
-                read = [
+                new_examples = [
                     row_of_example(tokens, data, index, self.supervised, special_ids)
                     for tokens, index in zip(encoded, chosen)
                 ]
-                examples.update(zip(positions[chosen_here].tolist(), read))
+                examples.update(zip(positions[chosen_here].tolist(), new_examples))
         return [joined([examples[i * self.pack + k] for k in range(self.pack)]) for i in range(len(rows))]
 
     def examples_of(self, row: int) -> list[RowExample]:
@@ -169,13 +168,11 @@ def padded(
 
 
 def positions_of(rows: Sequence[Tokens], width: int) -> npt.NDArray[np.int64]:
-    """Return each token's position in its own example (B, T).
-
-    Padding is numbered like examples no longer than the row's, so that no position exceeds the model's limit.
-    """
+    """Return each token's position in its own example (B, T)."""
     positions = np.zeros((len(rows), width), dtype=np.int64)
     for i, row in enumerate(rows):
         positions[i, : row.size] = row.positions
+        # Padding is numbered like examples no longer than the row's: no position exceeds the model's limit.
         positions[i, row.size :] = np.arange(width - row.size) % (row.positions.max() + 1)
     return positions
 
@@ -203,7 +200,7 @@ class Collator:
     def __call__(self, rows: Sequence[Tokens]) -> dict[str, Tensor]:
         ids, roles = padded(rows, self.pad_id, self.width(max(row.size for row in rows)))
         labels = np.where(np.isin(roles, self.roles), ids, -100)
-        # Of some models, such as GPT-2, the Trainer would count a first token in the mean.
+        # With some models, such as GPT-2, the Trainer would count a first token in the mean.
         labels[:, 0] = -100
         arrays = {"input_ids": ids, "labels": labels, "attention_mask": (roles != PAD_ROLE).astype(np.int64)}
         if any((row.positions[1:] == 0).any() for row in rows):
@@ -219,19 +216,18 @@ class Collator:
 
 
 def example_lengths(batch: Mapping[str, Tensor]) -> list[int]:
-    """Count the tokens of each example of a collated batch."""
     mask = batch["attention_mask"]
-    places = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
-    starts = (places == 0).nonzero().squeeze(1)
-    return cast(list[int], torch.diff(starts, append=starts.new_tensor([len(places)])).tolist())
+    positions = batch.get("position_ids", mask.cumsum(1) - 1)[mask.bool()]
+    starts = (positions == 0).nonzero().squeeze(1)
+    return cast(list[int], torch.diff(starts, append=starts.new_tensor([len(positions)])).tolist())
 
 
 def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[dict[str, Tensor]]:
     """Sort the rows of a step's pieces by length, longest first.
 
-    The loss is a mean over all pieces, so only padding changes. Packed rows, which have little padding, stay.
+    The loss is a mean over all pieces, so only padding changes.
     """
-    if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):
+    if len(pieces) < 2 or any("position_ids" in piece for piece in pieces):  # packed rows have little padding
         return list(pieces)
     width = max(piece["labels"].shape[1] for piece in pieces)
     empty = {"input_ids": collator.pad_id, "labels": -100}
@@ -255,8 +251,7 @@ def by_length(pieces: Sequence[dict[str, Tensor]], collator: Collator) -> list[d
 class ShardDataset(Rows):
     """Rows read from shards in index order, repeated in longer runs.
 
-    With `train.data_seed`, shards and the examples in each are shuffled; one shard is read at a time. All footers are
-    checked first, the pages of a shard whenever it is read.
+    With `train.data_seed`, shards and the examples in each are shuffled; one shard is read at a time.
 
     Raises:
         UserError: the shards have other data settings, another tokenizer or no train split.
@@ -273,6 +268,7 @@ class ShardDataset(Rows):
         if not train:
             raise UserError(f"shards: {directory} has no train split")
         self.directory, self.data_set = directory, digest_of(manifest)
+        # All footers at once, so that a damaged file is found before training.
         for shard in train:
             read_shard(directory, shard, self.data_set, [])
         self.count, self.seed = manifest["splits"]["train"], config.data_seed
@@ -299,7 +295,6 @@ class ShardDataset(Rows):
         return row_of_example(tokens, self.data, shard.start + index, self.supervised, self.special_ids)
 
     def _locate(self, number: int) -> tuple[Shard, int]:
-        """Return an example's shard and its index there."""
         position = number % self.count
         turn = int(np.searchsorted(self.ends, position, side="right"))
         shard = self.shards[turn]
@@ -312,6 +307,7 @@ def _order(seed: int, count: int) -> npt.NDArray[np.int64]:
     return rng.permutation(seed, count)
 
 
+# Rows are read one by one: without a cache, each would read its whole shard.
 @lru_cache(maxsize=4)
 def _columns(directory: Path, shard: Shard, data_set: str) -> list[Any]:
     names = ["input_ids", "roles", "frames", "strings"]

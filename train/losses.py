@@ -53,8 +53,7 @@ class Head:
     def refusal(self, model: CausalLM, device: torch.device) -> str | None:
         """Say why a Transformers model in evaluation mode needs all logits, or None.
 
-        It must not change its head's logits, and its loss must be their mean cross entropy. To check, the head returns
-        known logits.
+        It must not change its head's logits, and its loss must be their mean cross entropy.
         """
         if self.module is None:
             return "the model names no output embeddings"
@@ -62,6 +61,7 @@ class Head:
             # Each chunk would gather them, and processes with different numbers of chunks would deadlock.
             return "ZeRO-3 divides weights of modules inside the output embeddings (adapters)"
         tokens = torch.arange(3, 7, device=device)[None] % self.classes
+        # Wide enough for soft caps to show: those of Gemma 2, RecurrentGemma and xLSTM are at 30.
         known = torch.linspace(-90, 90, self.classes, device=device).expand(*tokens.shape, -1)
         with torch.no_grad(), self._answering(lambda hidden: known):
             output: Any = model(tokens, labels=tokens, use_cache=False)

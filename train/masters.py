@@ -18,6 +18,7 @@ class MasterWeights(torch.optim.AdamW):
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], rounded: Iterable[nn.Parameter], **options: Any) -> None:
+        # A master takes over its weight's float32 storage, so that nothing is copied.
         self.masters = {weight: weight.detach() for weight in rounded}
         float32_groups = [{**group, "params": [self.masters.get(w, w) for w in group["params"]]} for group in groups]
         super().__init__(float32_groups, **options)
@@ -41,6 +42,7 @@ class MasterWeights(torch.optim.AdamW):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         super().zero_grad(set_to_none)
+        # The backward pass fills the model's weights; the groups hold their masters.
         for weight in self.masters:
             weight.grad = None
 

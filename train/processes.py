@@ -36,7 +36,7 @@ def summed(values: torch.Tensor) -> torch.Tensor:
 def _reduced(values: torch.Tensor, operation: Any) -> torch.Tensor:
     global _host_group
     if dist.is_initialized() and dist.get_world_size() > 1:
-        if _host_group is None:
+        if _host_group is None:  # gloo, which reduces on the host: NCCL would wait for the GPU
             _host_group = dist.new_group(backend="gloo", timeout=timedelta(hours=2))
         dist.all_reduce(values, op=operation, group=_host_group)
     return values
@@ -45,16 +45,15 @@ def _reduced(values: torch.Tensor, operation: Any) -> torch.Tensor:
 class TrainingStopped(Exception):
     """A run that a signal ended, after a checkpoint; `status` is its exit status."""
 
-    def __init__(self, says: str, status: int = RESUMABLE) -> None:
-        super().__init__(says)
+    def __init__(self, message: str, status: int = RESUMABLE) -> None:
+        super().__init__(message)
         self.status = status
 
 
 class StopOnSignal(TrainerCallback):
     """Callback that ends training with a checkpoint after SIGTERM, SIGUSR1 or SIGINT.
 
-    All processes stop after the same step. A second SIGINT interrupts at once. On leaving its context the former
-    handlers return.
+    A second SIGINT interrupts at once. On leaving its context the former handlers return.
     """
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class StopOnSignal(TrainerCallback):
         self._before = {number: signal.signal(number, self._note) for number in (*SIGNALS, signal.SIGINT)}
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        # Every process must stop after the same step.
+        # All must stop after the same step, and a signal may reach one process alone.
         if largest(int(self.received is not None)):
             self.received = self.received or "a signal to another process"
             control.should_save = control.should_training_stop = True
@@ -97,11 +96,8 @@ class StopOnSignal(TrainerCallback):
 
 
 def leave(status: int = 0) -> None:
-    """Leave a distributed run with an exit status.
-
-    Two gloo processes sometimes abort while the interpreter shuts down; this ends the process before.
-    """
-    if dist.is_initialized():
+    """Leave a distributed run with an exit status."""
+    if dist.is_initialized():  # two gloo processes sometimes abort while the interpreter shuts down: end before
         sys.stdout.flush()
         sys.stderr.flush()
         with contextlib.suppress(Exception):

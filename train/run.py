@@ -65,8 +65,7 @@ def train(config: RunConfig, resume: bool = False) -> Path:
 
     Raises:
         UserError: another process trains into the output, it holds a run without `resume`, resume does not fit, memory
-            ran out,
-        the loss became NaN or infinite, or the settings are of several runs (`train.stacked`).
+            ran out, the loss became NaN or infinite, or the settings are of several runs (`train.stacked`).
         TrainingStopped: SIGTERM, SIGUSR1 or SIGINT ended the run after a step, with a checkpoint.
     """
     output, process = Path(config.output), this_process()
@@ -92,10 +91,10 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if process.is_main:
         prepare(config, arguments, checkpoint, damaged)
     if process.world_size > 1:
-        dist.barrier()
+        dist.barrier()  # `prepare` may convert the checkpoint that all read
 
     tokenizer = build_tokenizer(config.tokenizer, config.data)
-    set_seed(config.train.seed)
+    set_seed(config.train.seed)  # last before the model, so that its weights depend on nothing else
     model = build_model(config, tokenizer)
     decoder, dtype = model if isinstance(model, DecoderForCausalLM) else None, DTYPES[config.train.precision]
     if decoder is not None:  # on every process, and before the Trainer wraps the model
@@ -120,6 +119,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
     if not trainer.ended_early(checkpoint.path if checkpoint else None):
         with stop, progress, explained(trainer):
             trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)
+    # Under a launcher, this process does not know the command.
     command = f"remedy train {shlex.quote(str(output / CONFIG_FILE))}"
     stop.check(trainer.state, command if process.world_size == 1 else "the same command, and")
     mixers = kernels_of(decoder.mixers(), arguments.device, dtype) if decoder else {}
@@ -128,6 +128,7 @@ def _train(config: RunConfig, output: Path, process: Process, resume: bool) -> N
 
 def quieten(config: RunConfig) -> None:
     """Set this process's threads and silence libraries."""
+    # What libraries will rename among themselves is nothing to a user.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|transformers|peft|deepspeed")
     transformers_logging.disable_progress_bar()
     if config.train.threads:
@@ -154,6 +155,7 @@ def try_saving(config: RunConfig, model: CausalLM, tokenizer: TraceTokenizer) ->
         if with_weights:
             load_checkpoint(str(folder), "cpu")
 
+    # In the output, so that its disk is tried. Reading a model draws random numbers, which training must not notice.
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=config.output) as name, torch.random.fork_rng(devices=[]):
         folder = Path(name)
         read(f"{config.output}: the model cannot be saved and read again, which was tried before training", attempt)
@@ -240,6 +242,7 @@ def training_account(
         "curve": [(number, metrics["eval_loss"], metrics["eval_exact_match"]) for number, metrics in validated.items()],
         "computed": computed,
     }
+    # A model that knew the trace tokens before may write roles that this run leaves out.
     if isinstance(config.model, DecoderSettings) or tokenizer.new_ids:
         account["supervised"] = list(settings.loss_roles)
     return account

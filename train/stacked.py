@@ -85,7 +85,7 @@ def _train(name: str, configs: Sequence[RunConfig], resume: bool) -> None:
     tokenizer = build_tokenizer(configs[0].tokenizer, configs[0].data)
     models = []
     for config in configs:
-        set_seed(config.train.seed)
+        set_seed(config.train.seed)  # a member begins with the weights that it has alone
         models.append(cast(DecoderForCausalLM, build_model(config, tokenizer)))
     try_saving(configs[0], models[0], tokenizer)
     find_kernels(models[0].mixers(), arguments[0].device, DTYPES[configs[0].train.precision])
@@ -146,6 +146,7 @@ class Member(RowTrainer):
         steps = self.args.max_steps
         self._init_training_state(steps, steps, 1, str(self.checkpoint) if self.checkpoint else None, None)
         self._globalstep_last_logged = self.state.global_step
+        # Its patience may have been out when all were cut off.
         self.running = not out_of_patience(self.state, self.args.eval_steps, self.patience)
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
 
@@ -162,7 +163,7 @@ class Member(RowTrainer):
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
 
     def record(self, losses: Tensor, norm: Tensor, learning_rate: float) -> dict[str, float] | None:
-        """Log and return the mean loss, given the sum since the last record.
+        """Log the mean loss, given the sum since the last record; return what is logged.
 
         None if logging is not due or the loss is not finite.
         """
@@ -204,8 +205,8 @@ class Member(RowTrainer):
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         assert self.lr_scheduler is not None
-        own = unstacked_state(self.stacked_optimizer.state_dict(), self.number)
-        torch.save(own, Path(output_dir, OPTIMIZER_NAME))
+        member_state = unstacked_state(self.stacked_optimizer.state_dict(), self.number)
+        torch.save(member_state, Path(output_dir, OPTIMIZER_NAME))
         torch.save(self.lr_scheduler.state_dict(), Path(output_dir, SCHEDULER_NAME))
 
 
@@ -224,6 +225,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
         member.begin(scheduler, optimizer, number)
         for parameter, stacked in zip(member.model.parameters(), model.parameters(), strict=True):  # type: ignore[union-attr]
             parameter.data = stacked.data[number]
+    # After the weights became views: a checkpoint is loaded into them in place.
     if first.checkpoint is not None:
         _load(members, optimizer, scheduler)
     state, control = TrainerState(global_step=first.state.global_step, max_steps=args.max_steps), TrainerControl()
@@ -240,6 +242,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
         ids, labels, mask = (batch[name] for name in ("input_ids", "labels", "attention_mask"))
         total, tokens = losses(model, ids, labels, mask, smoothing, batch.get("loss_weights"))
         mean_losses = total / tokens.clamp(min=1)
+        # Members share no parameter: the gradient of the sum is each member's own.
         mean_losses.sum().backward()
         norms = clip_by_member(model.parameters(), args.max_grad_norm)
         optimizer.step()
@@ -301,10 +304,8 @@ def _validate(members: Sequence[Member]) -> None:
 
 
 def _save(members: Sequence[Member], stopping: bool) -> None:
-    """Save all members if one is due, for common checkpoints.
-
-    All are saved before any is sealed: a kill leaves none sealed, unless it comes between two seals.
-    """
+    """Save all members if one is due, for common checkpoints."""
+    # All are saved before any is sealed: a kill leaves none sealed, unless it comes between two seals.
     if stopping or any(member.control.should_save for member in members):
         for member in members:
             with member.unless_lost():
@@ -318,6 +319,7 @@ def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler
     folders = [member.checkpoint or Path() for member in members]
     for member, folder in zip(members, folders):
         member._load_from_checkpoint(str(folder))
+    # Without weights_only, a file would be unpickled, and could run code.
     states = [torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True) for folder in folders]
     optimizer.load_state_dict(stacked_state(states))
     scheduler.load_state_dict(torch.load(folders[0] / SCHEDULER_NAME, weights_only=True))
@@ -325,6 +327,7 @@ def _load(members: Sequence[Member], optimizer: torch.optim.Optimizer, scheduler
 
 def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = states[0]["state"]
+    # A scalar is the step counter, which is equal in all members.
     stacked = {
         number: {
             key: torch.stack([state["state"][number][key] for state in states]) if value.ndim else value
@@ -336,9 +339,8 @@ def stacked_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def unstacked_state(state: dict[str, Any], member: int) -> dict[str, Any]:
-    """Return one member's AdamW state dict."""
-    own = {
+    member_state = {
         number: {key: value[member].clone() if value.ndim else value for key, value in moments.items()}
         for number, moments in state["state"].items()
     }
-    return {**state, "state": own}
+    return {**state, "state": member_state}

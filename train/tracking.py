@@ -81,6 +81,7 @@ def _open(tracking: TrackingSettings, directory: Path, name: str, **options: Any
         import wandb
 
         os.environ.setdefault("WANDB_SILENT", "true")
+        # Not verified, since that asks the server: only a key decides.
         mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
         run: Any = wandb.init(
             project=tracking.project,
@@ -114,7 +115,6 @@ def _open_training(run: RunConfig, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Log errors of W&B in place of raising them."""
     try:
         yield
     except Exception as error:
@@ -172,7 +172,7 @@ class Tracking(TrainerCallback):
             self._send({"eval/samples": table}, step)
 
     def _send(self, record: dict[str, Any], step: int) -> None:
-        run, self.run = self.run, None
+        run, self.run = self.run, None  # after a failure nothing more is sent
         if run is not None:
             with _quietly():
                 run.log(record, step=step)

@@ -55,6 +55,7 @@ def saving(folder: Path) -> Iterator[None]:
             number = re.search(r"\(os error (\d+)\)", str(error))
             raise OSError(int(number[1]) if number else errno.EIO, "") from None
         except RuntimeError as error:
+            # PyTorch's writer names no error number.
             if not re.search("inline_container|PytorchStreamWriter", str(error)):
                 raise
             raise UserError(
@@ -81,17 +82,15 @@ class RowTrainer(Trainer):
     """Trainer on rows in index order that validates and stops at non-finite losses.
 
     It logs tokens per second over all processes, the share of time spent on data, and MFU (model FLOP utilisation;
-    Chowdhery et al., "PaLM", 2022, appendix B). Losses are checked before every log and checkpoint. Before a pretrained
-    model's first step, it tests if packed examples stay apart and if all logits are needed (`train/losses.py`;
-    `all_logits`: why).
+    Chowdhery et al., "PaLM", 2022, appendix B). Before a pretrained model's first step, it tests if packed examples
+    stay apart and if all logits are needed (`train/losses.py`; `all_logits`: why).
 
     `show`: receives samples after each validation. `peak`: FLOP/s of one device. `shape`: (rows, tokens) of the last
     batch.
 
     Raises:
         UserError: an example is longer than the model's table of positions, label smoothing or loss weights meet a
-            model that uses
-        its own loss, or as `validation_rows`.
+            model that uses its own loss, or as `validation_rows`.
     """
 
     def __init__(
@@ -193,9 +192,8 @@ class RowTrainer(Trainer):
 
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         self.shape = tuple(inputs["input_ids"].shape)
-        if (
-            "position_ids" in inputs
-        ):  # rows of several examples, which Transformers only tells apart where there is no mask
+        # Rows of several examples: Transformers tells them apart only without a mask.
+        if "position_ids" in inputs:
             inputs = {name: value for name, value in inputs.items() if name != "attention_mask"}
         if self.untried:
             self._try(model)
@@ -273,6 +271,7 @@ class RowTrainer(Trainer):
 
     def _determine_best_metric(self, *args: Any, **kwargs: Any) -> bool:
         better = super()._determine_best_metric(*args, **kwargs)
+        # The best step gets a checkpoint, even if none is due.
         if better:
             self.control.should_save = True
         elif out_of_patience(self.state, self.args.eval_steps, self.patience):
@@ -280,7 +279,7 @@ class RowTrainer(Trainer):
         return better
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        self.check_losses()
+        self.check_losses()  # first, so that a diverged model replaces no good checkpoint
         with saving(Path(self.args.output_dir or ".")):
             super()._save_checkpoint(*args, **kwargs)
 
@@ -301,6 +300,7 @@ class RowTrainer(Trainer):
         bad = 0
         if recent and not math.isfinite(float(torch.stack([loss for _, loss in recent]).sum())):
             bad = next((step for step, loss in recent if not torch.isfinite(loss)), 0)
+        # The first bad step of any process is the largest of the negatives.
         first = largest(-bad if bad else -(1 << 62))
         if first != -(1 << 62):
             raise NonFiniteLoss(-first)
@@ -313,7 +313,7 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
     try:
         yield
     except NonFiniteLoss as error:
-        if this_process().is_main:
+        if this_process().is_main:  # for a choice of settings, in which divergence is a result
             Path(config.output, DIVERGED).write_text(f"step {error.step}\n", encoding="utf-8")
         raise UserError(diverged(error, trainer)) from None
     except UserError as error:  # of a DataLoader worker, the text ends with the original message

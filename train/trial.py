@@ -55,10 +55,7 @@ class _Sample(Rows):
 
 
 class _Clock(TrainerCallback):
-    """Callback that notes the times of steps, saves nothing and ends after SECONDS.
-
-    On a CPU, time is process time per thread, which depends less on other programs.
-    """
+    """Callback that notes the times of steps, saves nothing and ends after SECONDS."""
 
     def __init__(self) -> None:
         self.begin, self.times = time.perf_counter(), list[float]()
@@ -77,7 +74,7 @@ class _Clock(TrainerCallback):
         if device.type == "cuda":
             torch.cuda.synchronize()
             self.times.append(time.perf_counter())
-        else:
+        else:  # the processor's time, which depends less on other programs
             self.times.append(time.process_time() / torch.get_num_threads())
 
 
@@ -90,6 +87,7 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
     quieten(config)
     unmeasured = [key for key in ("deepspeed", "torch_compile") if getattr(config.train, key)]
     estimate = Cost(remark=f"measured without {' and '.join(unmeasured)}" if unmeasured else "")
+    # 256 is the default: another number without validation is refused.
     validation = {"evaluate_every": None, "keep_best": None, "patience": None, "validation_examples": 256}
     one_process = {
         "deepspeed": None,
@@ -122,6 +120,7 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
         except UserError as error:
             return estimate._replace(remark=f"not measured: {str(error).partition(' (')[0]}")
     seconds = _seconds(clock, computed)
+    # Workers make rows while the model computes.
     combine = max if trial_config.train.dataloader_num_workers else sum
     seconds_of_step = [combine(pair) for pair in zip(seconds, making)]
     return estimate._replace(seconds=_total(steps, seconds_of_step), memory=_peak(arguments.device))
@@ -153,7 +152,7 @@ def _total(steps: Sequence[int], per_step: Sequence[float]) -> float:
 def _computed(batch: Sequence[Tokens], config: RunConfig, collator: Collator) -> int:
     """Count a step's tokens with padding, in its pieces."""
     sizes, settings = [row.size for row in batch], config.train
-    if settings.pack == 1:
+    if settings.pack == 1:  # as `by_length` does
         sizes.sort(reverse=True)
     piece = settings.batch_size // settings.gradient_accumulation_steps
     pieces = [sizes[start : start + piece] for start in range(0, len(sizes), piece)]
@@ -163,4 +162,5 @@ def _computed(batch: Sequence[Tokens], config: RunConfig, collator: Collator) ->
 def _peak(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.max_memory_reserved(device))
+    # In bytes on macOS, in KiB elsewhere.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

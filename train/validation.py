@@ -74,6 +74,7 @@ class Validation:
         self, examples: Sequence[Sequence[Tokens]], pad_id: int, roles: frozenset[Role], batch_size: int
     ) -> None:
         pairs = [(row, number) for number, rows in enumerate(examples) for row in rows]
+        # Rows of similar length share a batch, which is padded less.
         by_size = sorted(pairs, key=lambda pair: len(pair[0].ids))
         self.rows, self.example_of = [row for row, _ in by_size], np.array([number for _, number in by_size])
         self.pad_id, self.batch_size, self.examples = pad_id, batch_size, len(examples)
@@ -116,9 +117,9 @@ class Validation:
         first = [self.rows[np.flatnonzero(self.example_of == number)[0]] for number in range(min(SHOWN, self.examples))]
         ids, roles = padded(first, self.pad_id)
         masks = np.isin(roles[:, 1:], self.roles)
-        read = torch.from_numpy((roles != PAD_ROLE).astype(np.int64)).to(device)
+        attention_mask = torch.from_numpy((roles != PAD_ROLE).astype(np.int64)).to(device)
         with torch.no_grad():
-            logits = model(torch.from_numpy(ids).to(device), attention_mask=read, use_cache=False).logits
+            logits = model(torch.from_numpy(ids).to(device), attention_mask=attention_mask, use_cache=False).logits
         likeliest = logits[:, :-1].argmax(-1).cpu().numpy()
         samples = []
         for true, written, mask in zip(ids[:, 1:], likeliest, masks):
@@ -130,10 +131,8 @@ class Validation:
         return samples
 
     def _batches(self, process: Process) -> Iterator[tuple[int, bool]]:
-        """Yield the first row of each of this process's batches, and if it counts.
-
-        Processes run equally many, since a divided model needs them all.
-        """
+        """Yield the first row of each of this process's batches, and if it counts."""
+        # All processes run equally many: a divided model needs them all in each.
         count = -(-len(self.rows) // self.batch_size)
         for first in range(0, count, process.world_size):
             number = first + process.rank
@@ -149,16 +148,16 @@ class Validation:
         ids, roles = padded(rows, self.pad_id)
         supervised = np.isin(roles[:, 1:], self.roles)
         batch, mask = torch.from_numpy(ids).to(device), torch.from_numpy(supervised).to(device)
-        read = torch.from_numpy((roles != PAD_ROLE).astype(np.int64)).to(device)
+        attention_mask = torch.from_numpy((roles != PAD_ROLE).astype(np.int64)).to(device)
         with torch.no_grad():
             if head is None:
-                logits = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][mask].float()
+                logits = model(batch, attention_mask=attention_mask, use_cache=False).logits[:, :-1][mask].float()
                 scores = scored(logits, batch[:, 1:][mask])
             else:
                 labels = batch.clone()
                 labels[:, 1:][~mask] = IGNORED
                 with head.scoring(labels):
-                    scores = model(batch, attention_mask=read, use_cache=False).logits[:, :-1][mask]
+                    scores = model(batch, attention_mask=attention_mask, use_cache=False).logits[:, :-1][mask]
         losses, wrong = scores.double().cpu().numpy().T
         role_of = roles[:, 1:][supervised]
         masks = [supervised[supervised], *(role_of == role for role in self.roles)]

@@ -89,14 +89,14 @@ class _Calls:
         """Of a call, the spans of the expressions whose codes it alone is given."""
         plain: set[ast.expr] = set()
         for call in calls:
-            alone = call.args if len(call.args) == 1 else []
-            given = [*alone, *(keyword.value for keyword in call.keywords if keyword.arg == "key")]
+            sole_argument = call.args if len(call.args) == 1 else []
+            given = [*sole_argument, *(keyword.value for keyword in call.keywords if keyword.arg == "key")]
             self.given[_span(call)] = [_span(node) for node in given if isinstance(node, ast.GeneratorExp | ast.Lambda)]
             starred = any(isinstance(argument, ast.Starred) for argument in call.args) or any(
                 keyword.arg is None for keyword in call.keywords
             )
-            many = len(call.args) + len(call.keywords) > 15  # the compiler may use CALL_FUNCTION_EX for so many
-            if _span(call) in self.callees and not starred and not many:
+            has_many = len(call.args) + len(call.keywords) > 15  # the compiler may use CALL_FUNCTION_EX for so many
+            if _span(call) in self.callees and not starred and not has_many:
                 plain.add(call.func)
         values = {_name(node).lstrip(".") for node in nodes if node not in plain}
         self.values = sorted(values | {node.arg for node in nodes if isinstance(node, ast.arg)})
@@ -119,7 +119,7 @@ def read_bytecode(program: Program) -> Bytecode:
     """Return a program's bytecode.
 
     Raises:
-        ControlFlowError: this interpreter is not CPython 3.11, whose events traces have.
+        ControlFlowError: this interpreter is not CPython 3.11.
         ProgramError: the program does not compile or has no entry point.
     """
     if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11):
@@ -129,6 +129,7 @@ def read_bytecode(program: Program) -> Bytecode:
         )
     entry = program.entry_point()
     try:
+        # As the tracer does: this module's own `__future__` import would change the bytecode.
         module = compile(program.code, "<control flow>", "exec", dont_inherit=True)
         calls = _Calls(ast.parse(program.code))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -162,6 +163,7 @@ def _read(code: types.CodeType, numbers: dict[int, int], calls: _Calls) -> Code:
         if instruction.opname != "EXTENDED_ARG":
             raw.append(instruction)
     entries = read.exception_entries
+    # A unit of code is two bytes; the table gives handlers to ranges of them.
     handlers = {unit: indices[entry.target] for entry in entries for unit in range(entry.start, entry.end, 2)}
     loaded = {index: numbers.get(id(instruction.argval)) for index, instruction in enumerate(raw)}
     made = {_span(raw[index].positions): number for index, number in loaded.items() if number is not None}

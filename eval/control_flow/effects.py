@@ -103,7 +103,6 @@ class Effects:
 
 
 def _is_plain(instruction: Instruction) -> bool:
-    """Return whether an instruction may occur in a plain program."""
     op, name = instruction.op, instruction.name
     reached = op in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") and name.lstrip("_") in sys.stdlib_module_names
     if op == "IMPORT_NAME" or reached:
@@ -119,6 +118,6 @@ def _functions(codes: list[Code]) -> Iterator[tuple[str, int]]:
         instructions = code.instructions
         targets = {instruction.target for instruction in instructions}
         for index, (loads, makes, stores) in enumerate(zip(instructions, instructions[1:], instructions[2:])):
-            made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and index + 2 not in targets
-            if made and loads.code is not None and not hasattr(builtins, stores.name):
+            is_made = makes.op == "MAKE_FUNCTION" and stores.op.startswith("STORE_") and index + 2 not in targets
+            if is_made and loads.code is not None and not hasattr(builtins, stores.name):
                 yield stores.name, loads.code

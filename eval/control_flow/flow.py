@@ -3,10 +3,10 @@
 A stack of frames follows the events of CPython 3.11's `sys.settrace`:
 
 - LINE fires at an instruction whose line differs, after a backward jump (except SEND), or at the frame's beginning.
-- CALL shows the line of the RESUME reached: a function's first, or a generator's after its `yield`. Making a generator fires
-  nothing;
-closing one fires CALL, EXCEPTION and RETURN, even if it never ran.
-- EXCEPTION fires once per frame, at the raising line; a re-raise fires none. Leaving a frame by an exception fires RETURN.
+- CALL shows the line of the RESUME reached: a function's first, or a generator's after its `yield`. Making a generator
+  fires nothing; closing one fires CALL, EXCEPTION and RETURN, even if it never ran.
+- EXCEPTION fires once per frame, at the raising line; a re-raise fires none. Leaving a frame by an exception fires
+  RETURN.
 - A loop or delegation fires EXCEPTION and continues if a raised StopIteration ends its iterator.
 
 (`Python/ceval.c` of 3.11: `maybe_call_line_trace`, `call_exc_trace`, `FOR_ITER`, `SEND`, `exception_unwind`.)
@@ -54,12 +54,11 @@ class Mode(Enum):
     THROWN = 5
     """An exception is thrown into the waiting frame."""
 
+    # Enum's own hash is a Python function, and sets of points ask for it at every step.
     __hash__ = object.__hash__
 
 
 class Point(NamedTuple):
-    """Instruction and mode of a frame."""
-
     code: int
     position: int
     mode: Mode = Mode.RUN
@@ -151,7 +150,7 @@ class ControlFlow:
                 yield step, Point(number, index + 1)
             # An exception thrown into a delegating generator may end in the inner one, which then has returned.
             if instruction.op == "JUMP_BACKWARD_NO_INTERRUPT" and instruction.target is not None:
-                step = Step(Event.CALL, instructions[index - 2].line)
+                step = Step(Event.CALL, instructions[index - 2].line)  # that of the delegation's YIELD_VALUE
                 yield step, Point(number, instruction.target, Mode.BACK)
 
     def stops(self, caller: Point) -> bool:
@@ -165,7 +164,7 @@ class ControlFlow:
     def _catches(self, number: int, handler: int | None) -> bool:
         """Return whether an exception may end in a frame with this handler."""
         code, seen, ahead = self.codes[number], set[int](), [handler]
-        for index in ahead:
+        for index in ahead:  # which grows meanwhile
             if index is not None and index not in seen:
                 seen.add(index)
                 instruction = code.instructions[index]
@@ -295,7 +294,7 @@ class Walk:
         return known.union(*(called for callers, called in self._calls if callers))
 
     def advance(self, steps: Set[Step]) -> Walk | None:
-        """Return the walk after one of some steps of one event; None if not allowed."""
+        """Return the walk after one of these steps, all of one event; None if none is allowed."""
         chosen = [option for option in self._options if option.step in steps]
         top = {option.frame for option in chosen if option.frame is not None}
         callers = {option.caller for option in chosen if option.caller is not None}

@@ -78,11 +78,11 @@ def measure(
         cases = [(source, case) for source in config.sources for case in load_cases(source)]
         tokens: list[dict[str, Any]] = []
         patterns: list[dict[str, Any]] = []
-        for done, (token_part, pattern_part) in enumerate(_measured(config, cases, workers), start=1):
+        for count, (token_part, pattern_part) in enumerate(_measured(config, cases, workers), start=1):
             tokens += token_part
             patterns += pattern_part
-            if done % 100 == 0 or done == len(cases):
-                progress(f"{done}/{len(cases)} programs")
+            if count % 100 == 0 or count == len(cases):
+                progress(f"{count}/{len(cases)} programs")
         pythons, isolations = zip(*(environment(source.tracer) for source in config.sources))
         metadata = {
             "config": request,

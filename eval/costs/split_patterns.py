@@ -101,7 +101,7 @@ def _string(node: ast.expr, state: Mapping[str, Value]) -> str | None:
         case ast.Constant(value=str() as text):
             return text
         case ast.Name(id=name) if name in state and state[name].is_string:
-            text = ast.literal_eval(state[name].text)
+            text = ast.literal_eval(state[name].text)  # what a program reports is data, and is not evaluated
             return text if isinstance(text, str) else None
     return None
 

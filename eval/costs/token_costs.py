@@ -86,6 +86,7 @@ def token_rows(
         depth = max(levels(retraced.frames), default=0)
         if depth or not program.calls:  # else the answer alone is left
             reveal = reveal.changed({"call_depth": depth})
+    # For each tokenizer anew, since the densest form depends on its counts.
     combinations = itertools.product(tokenizers.items(), settings.formats, settings.string_encodings)
     for (name, tokenizer), form, encoding in combinations:
         yield _row(name, form, encoding, "densest", *_fitted(retraced, reveal, form, encoding, tokenizer))

@@ -1,7 +1,4 @@
-"""Decoding under a constraint, which knows the program and not the true trace.
-
-A certain token is fed. Among several allowed tokens the model chooses, and it writes free text itself.
-"""
+"""Decoding under a constraint (`protocol`)."""
 
 from __future__ import annotations
 
@@ -29,6 +26,7 @@ class ConstrainedCursor(Cursor):
         memory: Memory | None = None,
     ) -> None:
         super().__init__(truth, FREE, tokenizer, False, max_new_tokens, longest, memory)
+        # One run, since no true token may tell where a part ends.
         self.runs = [(0, self.offset, True), (self.offset, len(truth.ids), False)]
         self.written = 1
         self.state = start
@@ -68,6 +66,7 @@ class ConstrainedCursor(Cursor):
 
     @property
     def _full(self) -> bool:
+        # Where nothing is allowed before the end, the trace is cut as at the limit.
         stuck = not self.allowed.ids and not self.state.done
         return stuck or len(self.current) >= self.max_new_tokens
 
@@ -90,6 +89,7 @@ class ConstrainedCursor(Cursor):
         after = self.state.after(token)
         assert after is not None, f"token {token} was taken, and is not allowed"
         position = self.runs[1][0] + len(self.current)
+        # The true trace is a draft only while the output equals it.
         self.in_step &= position < len(self.ids) and self.ids[position] == token
         self.state, self.allowed = after, after.allowed()
         self.current.append(token)

@@ -48,11 +48,7 @@ def starts_of(
 
 
 def check_data(constraint: str, data: DataConfig) -> None:
-    """Check that traces of these data can be decoded under a constraint.
-
-    Raises:
-        ConfigError: they cannot.
-    """
+    """Raise a ConfigError if traces of these data cannot be decoded under a constraint."""
     try:
         CONSTRAINTS[constraint].check(data.format, data.reveal)
     except ControlFlowError as error:
@@ -64,12 +60,8 @@ def check_data(constraint: str, data: DataConfig) -> None:
 
 
 def check_interpreter(constraint: str, data: DataConfig) -> None:
-    """Check that the bytecode of the programs' interpreter can be read.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    try:
+    """Raise a ConfigError if the bytecode of the programs' interpreter cannot be read."""
+    try:  # with the smallest program, so that only the interpreter can fail
         ControlFlow(Program(f"def main():  {MARKER}\n    pass\n"), data.task.interpreter)
     except ControlFlowError as error:
         raise ConfigError(f"forcing {constraint}: {error}") from None

@@ -67,6 +67,7 @@ class TraceGrammar:
         self.tokenizer = tokenizer
         self.seeded = writer.seeded
         self._writer = writer
+        # Caches of this object, which are freed with it; those of a class would keep every grammar.
         self.frame = cache(self._frame)
         """The symbols of a step's frame; the end of the trace is one token."""
         self.frames = cache(self._frames)
@@ -97,6 +98,7 @@ class TraceGrammar:
         `exceptions`: see `ControlFlow.start`.
         """
         walk = self.flow.start(exceptions)
+        # The prompt holds that CALL, so that no token is written for it.
         if self.seeded:
             after = walk.advance(walk.allowed())
             assert after is not None
@@ -143,7 +145,7 @@ class TokenWalk:
 
     def after(self, token: int) -> TokenWalk | None:
         node = self.node.next.get(token) or self.node.next.get(~token)
-        if node is None:
+        if node is None:  # free text stays where it is until its closing token
             text = self.node.closing is not None and not self.grammar.tokenizer.is_special(token)
             return self if text else None
         walk = self.walk.advance(node.steps)

@@ -38,12 +38,12 @@ class Cursor:
 
     It calls no model: the caller passes predictions in, and may draft what is `ahead`. Drafts change no result.
 
-    A run between fed tokens ends before the true next token, before any special token, or at a limit; with `exact`, only at the
-    length of the true run. An event is a run of one token. The last run ends with the end-of-text token. `longest`: most tokens
-    that the model can read; at this length the run is cut and later runs stay empty.
+    A run between fed tokens ends before the true next token, before any special token, or at a limit; with `exact`,
+    only at the length of the true run. An event is a run of one token. The last run ends with the end-of-text token.
+    `longest`: most tokens that the model can read; there the run is cut, and later runs stay empty.
 
-    `memory`: which frames are seen before the current one (None: all). When one is forgotten, the row `waits` to be read again.
-    Frames end at FRAME_SEP where the model writes the structure, else where the true ones end.
+    `memory`: which frames are seen before the current one (None: all). When one is forgotten, the row `waits` to be
+    read again. Frames end at FRAME_SEP where the model writes the structure, else where the true ones end.
     """
 
     def __init__(
@@ -63,13 +63,14 @@ class Cursor:
         self.exact = exact
         self.max_new_tokens = max_new_tokens
         self.runs = runs_of(truth, fed)
+        # After the model's last run, all else is fed, and need not be read.
         self.written = max((number for number, (_, _, is_fed) in enumerate(self.runs) if not is_fed), default=-1)
         self.run = 0
         self.offset = context_size(truth.roles) if Role.CONTEXT in fed else 0
         self.remembered = RememberedTokens(truth.ids[: self.offset], memory, tokenizer.special_ids)
         self.waits = True
-        own = Role.STRUCTURE not in fed and not exact
-        self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if own else None
+        writes_structure = Role.STRUCTURE not in fed and not exact
+        self.frame_end = tokenizer.special_ids[Special.FRAME_SEP] if writes_structure else None
         self.read = 0
         self.in_step = True
         self.longest = longest
@@ -140,7 +141,7 @@ class Cursor:
     @property
     def stops(self) -> list[int]:
         start, stop, last, _ = self._current_run()
-        if last:
+        if last:  # with a memory a server must stop after every frame, since one may be forgotten there
             forgets = self.frame_end is not None and self.remembered.forgets
             return [self.tokenizer.eos_id, self.tokenizer.special_ids[Special.FRAME_SEP]][: 1 + forgets]
         if self.exact or self.roles[start] == Role.EVENT:
@@ -193,6 +194,7 @@ class Cursor:
         if self.frame_end is not None:
             return token == self.frame_end
         start, _, is_fed = self.runs[self.run]
+        # Less one, since `_next` has counted the token already.
         if is_fed:
             return ends_frame(self.frames, start + self.offset - 1)
         return self.exact and ends_frame(self.frames, start + len(self.current) - 1)
@@ -224,6 +226,7 @@ class Cursor:
             return True if self.current else None
         if last and self.current and self.current[-1] == self.tokenizer.eos_id:
             return True
+        # Texts hold no special tokens: any of them, also a wrong one, ends a text.
         if predicted is not None and not (last or self.exact):
             follows = predicted == self.ids[stop]
             if follows or self.tokenizer.is_special(predicted):
@@ -240,6 +243,7 @@ class Cursor:
     def _limit(self, length: int, last: bool) -> int:
         if last:
             return self.max_new_tokens
+        # A wrong text may be longer than the true one; this cuts one that does not end.
         return length if self.exact else 2 * length + 16
 
     def _close(self, complete: bool) -> None:
@@ -255,8 +259,9 @@ def runs_of(truth: Encoded, fed: frozenset[Role]) -> list[tuple[int, int, bool]]
     An event between fed separators is a run of its own.
     """
     flags = [role in fed for role in truth.roles]
-    alone = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
-    events = [role in alone for role in truth.roles]
+    # No separator stands between an event and its state: only the event's length tells where it ends.
+    separate = {Role.EVENT} - fed if Role.STRUCTURE in fed else frozenset()
+    events = [role in separate for role in truth.roles]
     borders = [i for i in range(1, len(flags)) if (flags[i], events[i]) != (flags[i - 1], events[i - 1])]
     return [(a, b, flags[a]) for a, b in pairwise([0, *borders, len(flags)])]
 

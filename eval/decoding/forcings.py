@@ -31,7 +31,6 @@ Forcing = str | tuple[str, ...]
 
 
 def fed_roles(forcing: Forcing) -> frozenset[Role]:
-    """Return the roles that a forcing feeds."""
     if isinstance(forcing, str):
         return FORCINGS[forcing]
     return frozenset(ROLES[name] for name in forcing)
@@ -43,17 +42,19 @@ def fed_by_name(name: str) -> frozenset[Role]:
 
 
 def left_to_the_model(name: str, one_token: bool) -> frozenset[Role]:
-    """Return the roles that a model must write by itself under this forcing."""
+    """Return the roles that a model must write itself.
+
+    `one_token`: whether the format writes each part as one token.
+    """
     fed = fed_by_name(name)
     left = frozenset(Role) - fed
-    if name in CONSTRAINED:
+    if name in CONSTRAINED:  # an untaught model still writes events and lines that its program allows
         left -= {Role.EVENT, Role.ACTION}
     # A text ends when the model writes the next separator, even though that one is fed too.
     return left | {Role.STRUCTURE} if left - {Role.EVENT} and not one_token else left
 
 
 def feeds_answers(forcing: Forcing) -> bool:
-    """Return whether a forcing feeds tokens that answers are read from."""
     return bool(fed_roles(forcing) & ANSWERS)
 
 
@@ -63,7 +64,7 @@ def forcing_name(forcing: Forcing) -> str:
 
 
 def constraint_of(forcing: Forcing) -> str:
-    """Return the name of a forcing's constraint; empty if it has none."""
+    """Return a forcing's constraint; empty if it has none."""
     return forcing if isinstance(forcing, str) and forcing in CONSTRAINED else ""
 
 
@@ -75,7 +76,7 @@ def fed_as(name: str) -> str:
 def gives_half_an_action(name: str) -> bool:
     """Return whether a forcing feeds either events or source lines, and not both.
 
-    The share of right actions, which counts both together, then says nothing about the other half.
+    The share of right actions then says nothing about the other half.
     """
     fed = fed_by_name(name)
     return (Role.EVENT in fed) != (Role.ACTION in fed)

@@ -49,9 +49,9 @@ class RememberedTokens:
         frame, self._open = self._open, []
         self._closed[self._number] = frame
         self._number += 1
-        gone = self._frames.close(frame) if self._frames else []
-        self.size -= sum(len(self._closed.pop(number)) for number in gone)
-        return bool(gone)
+        forgotten = self._frames.close(frame) if self._frames else []
+        self.size -= sum(len(self._closed.pop(number)) for number in forgotten)
+        return bool(forgotten)
 
     def reach(self, tokens: Iterable[tuple[int, bool]]) -> int | None:
         """Count the given tokens before a frame is forgotten; None if none is.
@@ -60,6 +60,7 @@ class RememberedTokens:
         """
         if self._frames is None:
             return None
+        # On copies, since the tokens are a draft, which may be dropped.
         remembered, frame = self._frames.copy(), list(self._open)
         for count, (token, closes) in enumerate(tokens):
             frame.append(token)
@@ -70,5 +71,4 @@ class RememberedTokens:
         return None
 
     def tokens(self) -> list[int]:
-        """Return all tokens seen, in order."""
         return [*self._context, *chain.from_iterable(self._closed.values()), *self._open]

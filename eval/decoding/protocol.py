@@ -90,7 +90,7 @@ def allowed_continuation(start: ConstraintState, tokens: list[int], most: int) -
     while state is not None and not state.done and len(continuation) < most:
         allowed = state.allowed()
         token = None if parted else next(drafted, None)
-        if allowed.certain is not None:
+        if allowed.certain is not None:  # it takes no prediction, so that it may also follow a draft that parted
             parted |= token != allowed.certain
             token = allowed.certain
         elif token is not None and state.after(token) is None:

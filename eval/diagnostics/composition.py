@@ -150,9 +150,9 @@ class CompositionDiagnostic(Diagnostic):
             labels = {"family": family, "form": ATOMIC, "depth": 1, "function": name}
             yield {**task, "functions": (name,), "depth": 1, "flatten": trained.flatten}, labels
         for form, depth, pairs in itertools.product(self.forms, self.depths, self.test_pairs or (None,)):
-            own = {} if pairs is None else {PAIRS.name: pairs}
-            labels = {"family": family, "form": form, "depth": depth, "function": "", **own}
-            yield {**task, "functions": functions, "depth": depth, "flatten": form == "flattened", **own}, labels
+            pair_label = {} if pairs is None else {PAIRS.name: pairs}
+            labels = {"family": family, "form": form, "depth": depth, "function": "", **pair_label}
+            yield {**task, "functions": functions, "depth": depth, "flatten": form == "flattened", **pair_label}, labels
 
     @classmethod
     def sections(cls, conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Section]:
@@ -189,7 +189,6 @@ def _groups(records: pd.DataFrame) -> list[_Group]:
 
 
 def composition_figure(records: pd.DataFrame) -> Figure:
-    """Draw accuracy by depth, observed and expected, a panel for each group."""
     from remedy.eval.tables import plotting
 
     groups = _groups(records)

@@ -86,7 +86,7 @@ def posterior(right: Floats, tried: Floats) -> Floats:
     logs = special.betaln(a[:, None] + right, b[:, None] + tried - right) - special.betaln(a, b)[:, None]
     # The prior (a + b)^(-5/2), on this grid of the mean and the logarithm of the size.
     weights = logs.sum(axis=1) - 0.5 * np.log(a + b)
-    weights = np.exp(weights - weights.max())
+    weights = np.exp(weights - weights.max())  # the largest becomes 1: else all may underflow to 0
     random = np.random.default_rng(0)  # a report made twice is the same
     cells = random.choice(len(a), size=DRAWS, p=weights / weights.sum())
     accuracies: Floats = random.beta(a[cells, None] + right, b[cells, None] + tried - right)

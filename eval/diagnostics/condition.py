@@ -50,7 +50,6 @@ class Condition(Settings):
 
     @property
     def labels(self) -> dict[str, LabelValue]:
-        """The labels that identify it."""
         data = self.data
         return {
             **self.own_labels,

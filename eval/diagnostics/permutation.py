@@ -114,8 +114,8 @@ def _most_with_pairs(task: Task) -> int:
 
 def horizon(length: int, reveal: RevealConfig) -> int:
     """Return the most commands between two states that show all variables."""
-    whole = reveal.locals in ("full", *DIFFS) and not reveal.answer_only
-    return int(min(reveal.spacing, length)) if whole else length
+    shows_all = reveal.locals in ("full", *DIFFS) and not reveal.answer_only
+    return int(min(reveal.spacing, length)) if shows_all else length
 
 
 AXIS = "horizon"
@@ -164,7 +164,6 @@ def solved_horizons(conditions: Sequence[ConditionSummary]) -> list[SolvedHorizo
 
 
 def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) -> list[Section]:
-    """Tabulate solved horizons by recipe."""
     variants = {condition["run"]: condition["variant"] for condition in conditions}
     results = solved_horizons(conditions)
     by_recipe: dict[tuple[str, ...], list[SolvedHorizon]] = {}

@@ -80,13 +80,12 @@ class TwoByTwoDiagnostic(Diagnostic):
 
 
 def cell_names(cells: Sequence[Group]) -> list[str]:
-    """Return each cell's variant, with the labels that differ."""
+    """Name each cell by its variant and the labels that differ."""
     names = [name for name in telling(all_runs(cells)) if name != "forcing"]
     return [joined(", ", cell.variant, named(cell.labels, names)) for cell in cells]
 
 
 def cells_table(cells: Sequence[Group]) -> Rows:
-    """Tabulate cells by variant and forcing."""
     head = ["Variant" if any(len(cell.runs) > 1 for cell in cells) else "Run", "Actions", "States", "Answer right"]
     head += [WITHOUT, "States right", "Actions right", "Values right"]
     table = [[*head, "First error: wrong action", "First error: lost state"]]
@@ -147,9 +146,9 @@ def cells_figure(cells: Sequence[Group]) -> Figure:
             height = sum(seed.mean for seed in rates) / len(rates)
             panel.bar([centre], [height], width=0.88 * width, color=plotting.colour(number), alpha=0.6, label=name)
             for index, seed in enumerate(rates):
-                beside = centre + (index - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
+                x = centre + (index - (len(rates) - 1) / 2) * 0.6 * width / len(rates)
                 ends = [[seed.mean - seed.low], [seed.high - seed.mean]]
-                panel.errorbar([beside], [seed.mean], yerr=ends, fmt="o", ms=3, color="black", lw=1)
+                panel.errorbar([x], [seed.mean], yerr=ends, fmt="o", ms=3, color="black", lw=1)
         panel.set_xticks([position for position, _ in ticks.values()], [name for _, name in ticks.values()])
         plotting.rates(panel)
         panel.set(title=f"{kind} right, per frame")

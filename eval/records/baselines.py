@@ -51,15 +51,15 @@ class Baselines(TypedDict):
 
 
 def baselines(rows: pd.DataFrame) -> Baselines:
-    """Return the baselines of one condition's records."""
-    every = {name: each for share in ("right", *RULES) for name, each in outcomes(rows, share).items()}
-    return {name: _mean(every[name]) if name in every else None for name in NAMES}  # type: ignore[return-value]
+    rights = {name: right for share in ("right", *RULES) for name, right in outcomes(rows, share).items()}
+    return {name: _mean(rights[name]) if name in rights else None for name in NAMES}  # type: ignore[return-value]
 
 
 def outcomes(rows: pd.DataFrame, share: str) -> dict[str, pd.Series]:
     """Return each baseline of a share in each record; empty if not counted."""
     if share != "right":
         name, right, of = RULES.get(share, ("", "", ""))
+        # A trace without such frames has 0 of 1 right, since 0 of 0 is no share.
         return {name: rows[right] / rows[of].clip(lower=1)} if right in rows else {}
     most = rows["true_answer"][rows["true_answer"] != ""].value_counts().index[:1]
     constant = {"majority": rows["true_answer"].isin(most).astype(float)} if len(most) else {}
@@ -71,7 +71,7 @@ def _mean(values: pd.Series) -> float | None:
 
 
 def best(conditions: Iterable[Mapping[str, Any]]) -> str:
-    """Return the highest baseline for a table cell; empty if there is none."""
+    """Write the highest baseline of answers, if any, as a table cell."""
     name, share = highest(conditions)
     return f"{100 * share:.0f} %\n{NAMES[name]}" if name else ""
 

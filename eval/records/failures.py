@@ -1,16 +1,17 @@
 """Classes of failures: one per example, from the first frame that differs from the truth.
 
-Rules for an example with a wrong answer, in order:
+An example with a wrong answer has the first class that fits:
 
 1. `truncated`: the true trace has more tokens than may be written, or the program runs too long to be traced.
 2. `runaway`: the model left the truth and wrote until its tokens ran out.
-3. By the first frame that differs from the true one, read in the order in which it is written: `malformed` if it cannot be read (or
-   the
-trace stops there); `wrong action` if its event differs, or its source line while the state is right, or if the trace continues
-after the
-true end; `wrong query` if it asks for another state; `wrong state` if its locals differ, with the type of the first wrong
-variable's true
-value, or `names` if a variable is missing or made up; `wrong return` if only the returned or raised value differs.
+3. By the first frame that differs, read in the order in which it is written:
+   - `malformed`: it cannot be read, or the trace stops there.
+   - `wrong action`: its event differs, or its source line while the state is right; or the trace goes on after the true
+     end.
+   - `wrong query`: it asks for another state.
+   - `wrong state`: its locals differ. With the type of the first wrong variable's true value, or `names` if a variable
+     is missing or made up.
+   - `wrong return`: only the returned or raised value differs.
 
 Lost state, as comparisons mean it, shows as `wrong state` or `wrong return`; it shows alone where actions are fed.
 """

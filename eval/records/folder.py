@@ -120,12 +120,12 @@ def condition_name(diagnostic: str, labels: Mapping[str, Any]) -> str:
 def words_of(name: str) -> list[str]:
     """Return the words by which `--condition` chooses: `horizon=8 forcing=free`."""
     words = [part if "=" in part else part.replace("-", "=", 1) for part in name.split("__")]
-    given = {word.partition("=")[0] for word in words}
-    return [*words, *(f"{key}={value}" for key, value in USUAL.items() if key not in given)]
+    keys = {word.partition("=")[0] for word in words}
+    return [*words, *(f"{key}={value}" for key, value in USUAL.items() if key not in keys)]
 
 
 def claim(directory: Path, request: dict[str, Any]) -> str:
-    """Make the folder this evaluation's and return its digest, which its files carry.
+    """Make the folder this evaluation's; return the digest that its files carry.
 
     Raises:
         UserError: it belongs to another.
@@ -134,6 +134,7 @@ def claim(directory: Path, request: dict[str, Any]) -> str:
     path = directory / REQUEST
     for folder in (directory / RECORDS, directory / GENERATIONS):
         clear_partials(folder)
+        # A folder that lost its request may hold another evaluation's tables.
         if not path.exists() and (other := foreign_table(folder, evaluation)):
             raise UserError(f"{other}: belongs to another evaluation; choose another --out or delete it")
     if not path.exists():
@@ -147,7 +148,6 @@ def claim(directory: Path, request: dict[str, Any]) -> str:
 
 
 def _differing(stored: dict[str, Any], request: dict[str, Any]) -> list[str]:
-    """Return the keys in which two requests differ, with those of sections."""
     keys = []
     for key in dict.fromkeys([*request, *stored]):
         stored_value, value = stored.get(key), request.get(key)
@@ -170,11 +170,7 @@ def read_request(folder: Path) -> dict[str, Any]:
 
 
 def refuse_unprintable(name: Any, where: str) -> None:
-    """Refuse a run's name or a label that cannot be shown.
-
-    Raises:
-        UserError: with the name and `where` it is.
-    """
+    """Raise a UserError for a run's name or a label that cannot be shown."""
     if isinstance(name, str) and not name.isprintable():
         raise UserError(f"{where}: the name {shown(name)} holds characters that cannot be shown: give it another")
 

@@ -111,8 +111,8 @@ def generation(
 def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
     """Return the text of every token; joined, they are the whole text.
 
-    Special tokens appear under their names; spaces between symbols are left out. A character in several tokens is the text of the
-    last one. Each token is decoded with the one before it, since some vocabularies drop a space at a text's start.
+    Special tokens appear under their names; spaces between symbols are left out. A character in several tokens is the
+    text of the last one.
     """
     texts: list[str] = []
     run: list[int] = []  # the last token with text, and those after it
@@ -131,6 +131,7 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
             continue
         new = text[known:]
         texts.append(new if tokenizer.backend.merges_text else new.strip(" ") or new)
+        # The next token is decoded after this one, since some vocabularies drop a space at a text's start.
         run, known = [token], len(tokenizer.decode([token]))
     if run:
         texts[-1] += tokenizer.decode(run)[known:]

@@ -12,7 +12,7 @@ from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_by_name, left_to_t
 class Knowledge(NamedTuple):
     """Knowledge of traces that a model has from its training.
 
-    `training`: the run's manifest. `new_tokens`: number of trace tokens that its vocabulary lacked.
+    `training`: the run's manifest. `new_tokens`: trace tokens that its vocabulary lacked.
     """
 
     training: Mapping[str, Any] | None = None
@@ -43,5 +43,6 @@ class Knowledge(NamedTuple):
             return f"not asked: {', '.join(role.label for role in sorted(unknown))}, {why}" if unknown else ""
         if not (roles := left(forcing)):
             return ""
+        # By how much they feed: the first that leaves nothing untaught is advised.
         feeds = next(name for name in ("action_forced", "state_forced", "teacher_forced") if not left(name))
         return f"{forcing} leaves {', '.join(roles)} to the model, {why}: forcing {feeds} feeds them"

@@ -34,6 +34,5 @@ def remarks(conditions: Sequence[ConditionSummary], rate: tuple[float, float, fl
 
 
 def of_condition(condition: ConditionSummary) -> list[str]:
-    """Return remarks on the rate of one condition."""
     right = condition["right"]
     return remarks([condition], right and (right.mean, right.low, right.high))

@@ -281,7 +281,6 @@ NULLABLE = {
 
 
 def token_counts(roles: Sequence[int]) -> dict[str, int]:
-    """Return the columns that count tokens by role."""
     return {column: list(roles).count(role) for role, column in ROLE_COLUMNS.items()}
 
 
@@ -298,7 +297,7 @@ def read_records(path: Path, evaluation: str | None = None) -> pd.DataFrame:
     """Read one condition's records and check the file.
 
     Raises:
-        DamagedFile: the file is missing or damaged, or of another evaluation than `evaluation`.
+        DamagedFile: the file is missing or damaged, or of another evaluation.
     """
     records: pd.DataFrame = check_rows(path, CURE, read_table(path, CURE, evaluation), _Labelled, SCALAR).to_pandas()
     # With nulls the column keeps its nullable type, so that its use as a boolean mask fails.

@@ -87,7 +87,7 @@ SHARES = {**dict(PARTS.values()), "key_match": "states", "key_value_match": "sta
 
 
 def summarise(records: pd.DataFrame, knowledge: Knowledge | None = None) -> list[ConditionSummary]:
-    """Return a summary of every condition of every run, in the records' order."""
+    """Summarise each condition of each run, in the records' order."""
     labels = label_columns(records)
     groups = records.groupby(["run", "condition"], sort=False, dropna=False)
     return [_with_lacks(_condition(group, labels), group, knowledge or Knowledge()) for _, group in groups]
@@ -146,6 +146,7 @@ def _per_frame(rows: pd.DataFrame) -> dict[str, Estimate]:
     for share, of in FRAMES.values():
         counted_rows = rows[rows[share].notna() & (rows[of] > 0)] if share in rows else rows[:0]
         if len(counted_rows):
+            # A share times its count is a whole number, but for rounding.
             estimates[of] = pooled_of(
                 (counted_rows[share] * counted_rows[of]).round(), counted_rows[of], counted_rows["cluster"]
             )
@@ -153,23 +154,21 @@ def _per_frame(rows: pd.DataFrame) -> dict[str, Estimate]:
 
 
 def rate_of(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """Return the rate of a boolean column; None without rows."""
     return rate(rows[column].astype(bool).tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
 def share_of(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """Return the mean of a column of shares without nulls; None without rows."""
+    """Return the mean of a column of shares, without its nulls."""
     rows = rows[rows[column].notna()]
     return mean(rows[column].tolist(), rows["cluster"].tolist()) if len(rows) else None
 
 
 def pooled_of(right: pd.Series, of: pd.Series, clusters: pd.Series) -> Estimate:
-    """Return the share of right steps, pooled over examples."""
     return pooled(right.astype(int).tolist(), of.tolist(), clusters.tolist())
 
 
 def counts(values: pd.Series) -> dict[str, int]:
-    """Return the number of each value, the most frequent first."""
+    """Count each value, the most frequent first."""
     return {str(value): int(count) for value, count in values.value_counts().items()}
 
 

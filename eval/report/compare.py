@@ -95,7 +95,7 @@ def _unpaired(records: pd.DataFrame, where: str) -> Iterator[str]:
         yield f"{left_out} of {len(logs)} examples are not scored in every log: left out."
 
 
-def _alike(records: pd.DataFrame, where: str, alone: bool) -> Iterator[str]:
+def _alike(records: pd.DataFrame, where: str, only_task: bool) -> Iterator[str]:
     """Yield a line for every two logs that nearly agree; refuse proven copies."""
     scored = records.dropna(subset="right").assign(outcome=records["answer"] + records["right"].map(str))
     logs = scored.pivot(index="example", columns=["variant", "file", "run"], values="outcome")
@@ -108,17 +108,17 @@ def _alike(records: pd.DataFrame, where: str, alone: bool) -> Iterator[str]:
         # Scores alone prove it with 30 right and 30 wrong in the same places: trainings that agree on nine examples of ten
         # would agree on 60 in one case of 500.
         wrong = both[first][equal & is_wrong[first]]
-        many = wrong.nunique() >= 10
-        if not equal.all() and (not many or len(wrong) < 0.9 * is_wrong.any(axis=1).sum()):
+        many_wrong = wrong.nunique() >= 10
+        if not equal.all() and (not many_wrong or len(wrong) < 0.9 * is_wrong.any(axis=1).sum()):
             continue
         count = f"all {len(both)}" if equal.all() else f"{equal.sum()} of {len(both)}"
         pair = f"{first[2]} and {second[2]} agree on {count} examples that they share"
-        proven = equal.all() and (many or 30 <= len(wrong) <= len(both) - 30)
+        proven = equal.all() and (many_wrong or 30 <= len(wrong) <= len(both) - 30)
         # In one table, `seed` says that they are trainings.
         if proven and first[0] == second[0] and first[1] != second[1]:
             raise UserError(f"{where}: {pair}: they are one log, and no two seeds: give one of them")
         # In one task of several, a treatment may change nothing.
-        if proven and first[0] != second[0] and alone:
+        if proven and first[0] != second[0] and only_task:
             raise UserError(f"{where}: {pair}: both sides are identical: give logs of two models")
         yield f"{pair}, and may be one log."
 

@@ -61,7 +61,6 @@ class Comparison(Settings):
 
     @property
     def where(self) -> str:
-        """Its name in messages."""
         return f"comparison {self.mitigation!r}"
 
 

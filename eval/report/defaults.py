@@ -45,7 +45,6 @@ def diagnoses(conditions: Sequence[ConditionSummary]) -> list[Comparison]:
 
 
 def baseline_of(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> str:
-    """Return the variant that others are compared with."""
     declared = (condition for condition in conditions if {condition["run"], condition["variant"]} & {*baselines})
     return next(declared, conditions[0])["variant"]
 
@@ -60,7 +59,6 @@ def by_diagnostic(conditions: Sequence[ConditionSummary]) -> dict[str, list[Cond
 
 
 def between_variants(conditions: Sequence[ConditionSummary], baselines: Collection[str] = ()) -> list[Comparison]:
-    """Compare variants with the baseline in shared conditions."""
     first = baseline_of(conditions, baselines)
     ordered = _one_each(in_order(conditions))
     of_baseline = {_labels(condition): condition for condition in ordered if condition["variant"] == first}
@@ -80,8 +78,10 @@ def within_variants(conditions: Sequence[ConditionSummary], compared: Collection
     groups: dict[tuple[str, frozenset[tuple[str, LabelValue | None]]], list[ConditionSummary]] = {}
     for condition in _one_each(conditions):
         # With names of compared labels: a condition that lacks one differs in more than a value.
-        rest = frozenset((name, None if name in compared else value) for name, value in condition["labels"].items())
-        groups.setdefault((condition["variant"], rest), []).append(condition)
+        other_labels = frozenset(
+            (name, None if name in compared else value) for name, value in condition["labels"].items()
+        )
+        groups.setdefault((condition["variant"], other_labels), []).append(condition)
     names = [name for name in varying(conditions) if name not in compared]
     comparisons = []
     for (variant, _), group in groups.items():

@@ -45,8 +45,6 @@ def count_table(groups: Sequence[Group], column: str) -> Rows:
 
 
 def class_table(groups: Sequence[Group]) -> Rows:
-    """Count examples of all seeds by failure class."""
-
     def count(kind: str, group: Group) -> str:
         return f"{(group.records['failure'] == kind).sum():,}"
 
@@ -64,7 +62,6 @@ def _examples(group: Group) -> str:
 
 
 def hazard_table(groups: Sequence[Group]) -> Rows:
-    """Tabulate first errors by role, per frame and per token."""
     rows = [["Recipe", "Condition", "Role", "First errors", ANOTHER, "Tokens written", "Per frame", "Per 1,000 tokens"]]
     for start, group in zip(row_starts(groups), groups):
         for role, column in OUT_OF.items():
@@ -81,6 +78,7 @@ def _hazard(records: pd.DataFrame, role: Role, column: str) -> list[str]:
     """Write a role's tokens, and its first errors per frame and per token."""
     records = records.assign(
         error=records["first_error_role"] == role.label,
+        # A trace has its first error once: frames after it are no occasions.
         seen=records["frames_right"] + (records["first_error_frame"] >= 0),
     )
     runs = [run for _, run in records.groupby("run", sort=False) if run[column].sum()]
@@ -114,7 +112,6 @@ def constraint_table(groups: Sequence[Group]) -> Rows:
 
 
 def moved_sections(verdicts: Sequence[Verdict]) -> list[Section]:
-    """Count the failures that mitigations moved."""
     rows = [["Compared", "Class with the baseline", "Examples", "Of these right with it", "Still in this class"]]
     for verdict in verdicts:
         if verdict.comparison.metric == "answer" and not set(verdict.moved.index) | set(verdict.moved) <= {""}:

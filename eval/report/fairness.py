@@ -22,8 +22,8 @@ MOST_CUT = 0.05
 """The share of a side's examples that may be truncated if the sides' limits differ."""
 LIMITS = ("max_new_tokens", "longest sequence of the server")
 LEARNING_RATE = "train.learning_rate"
-_OTHERWISE_SAID = {"diagnostics", "set", "split", "trained_on", "batch_size", "precision", "threads"}
-"""Settings not compared as they stand: the first are in conditions, the last count by their effect."""
+_COMPARED_ELSEWHERE = {"diagnostics", "set", "split", "trained_on", "batch_size", "precision", "threads"}
+"""Settings not compared as they stand: conditions have the first four, and the others count by their effect."""
 _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 
 
@@ -50,6 +50,7 @@ def with_fairness(
         or _counted_twice(before, after)
         or ("" if partial else _incomplete(verdict, missing))
     )
+    # The word goes, and the numbers stay.
     if refused:
         verdict = verdict._replace(word=verdict.word and VerdictWord.INCONCLUSIVE, of_runs=VerdictWord.INCONCLUSIVE)
     seeds = {request["run"]: (request.get("training") or {}).get("seed") for request in (*before, *after)}
@@ -99,7 +100,7 @@ def facts(request: Request, trained: bool) -> dict[str, Any]:
 def _settings(request: Request) -> dict[str, str]:
     """Write an evaluation's settings; batches only if they change rounding."""
     evaluation: Mapping[str, object] = request.get("evaluation", {})
-    settings = {key: value for key, value in evaluation.items() if key not in _OTHERWISE_SAID}
+    settings = {key: value for key, value in evaluation.items() if key not in _COMPARED_ELSEWHERE}
     precision = request.get("reading", {}).get("precision", _PRECISIONS.get(str(evaluation.get("precision"))))
     batch, backend = evaluation.get("batch_size"), request.get("backend")
     settings |= {"precision": precision} if precision else {}
@@ -129,7 +130,6 @@ def _incomplete(verdict: Verdict, missing: Sequence[MissingRun]) -> str:
 
 
 def same_weights(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[str]:
-    """Remark on runs with the same weights."""
     twins = _twins([*baseline, *treatment])
     return [f"the same weights: {first_names([f'{first} and {second}' for first, second in twins])}"] if twins else []
 
@@ -153,7 +153,6 @@ def has_no_seed(request: Request) -> bool:
 
 
 def server_text(backend: Mapping[str, Any] | None) -> str:
-    """Write the server that ran the model, and if batches change its results."""
     if backend is None:
         return ""
     invariant = {"on": "batch-invariant", "declared": "batch-invariant as declared", "off": "not batch-invariant"}

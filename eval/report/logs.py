@@ -94,7 +94,6 @@ def read_logs(path: Path, options: LogOptions) -> pd.DataFrame:
 
 
 def log_files(path: Path) -> list[Path]:
-    """List a folder's logs, or the one log."""
     if not path.is_dir():
         return [path]
     no_logs = (".", "results_", "logs.json", "eval-set.json")  # settings of lm-eval, and inspect_ai's lists of logs
@@ -137,9 +136,9 @@ def _read_log(path: Path, options: LogOptions) -> pd.DataFrame:
             cluster=[_cluster(row, options.cluster) for row in rows],
             right=[_right(row, metric, options.right_from) for row in rows],
         )
-    for _, twice in table[table.duplicated(["seed", "task", "name"])].iterrows():
+    for _, duplicate in table[table.duplicated(["seed", "task", "name"])].iterrows():
         raise UserError(
-            f"{twice['where']}: example {twice['name']!r} is there twice: give each seed or repeat a file, or a `seed`"
+            f"{duplicate['where']}: example {duplicate['name']!r} is there twice: give each seed or repeat a file, or a `seed`"
         )
     if rows and not table["right"].count():
         raise UserError(f"{path}: no example has a value of {metric!r}")
@@ -152,26 +151,26 @@ def _rows(path: Path) -> Iterator[Row]:
             names = [name for name in dict.fromkeys(archive.namelist()) if name.startswith("samples/")]
             _bound(path, sum(archive.getinfo(name).file_size for name in [*names, "header.json"]), MOST_BYTES)
             header = _json(_member(archive, "header.json"))
-            made = _inspect_settings(path, header)
+            task_and_settings = _inspect_settings(path, header)
             for name in names:  # summaries.json has long metadata cut, and no answers
                 with _readable(where := f"{path}: {name}"):
-                    yield _inspect_row(where, _json(_member(archive, name)), *made)
+                    yield _inspect_row(where, _json(_member(archive, name)), *task_and_settings)
     elif path.suffix == ".json":
         log = _json(read_text(path, MOST_BYTES))
-        made = _inspect_settings(path, log)
+        task_and_settings = _inspect_settings(path, log)
         for number, sample in enumerate(log["samples"], 1):
-            yield _inspect_row(f"{path}: sample {number}", sample, *made)
+            yield _inspect_row(f"{path}: sample {number}", sample, *task_and_settings)
     elif path.suffix == ".jsonl":
-        made = _lm_eval_settings(path)
+        task_and_settings = _lm_eval_settings(path)
         for number, text in enumerate(read_text(path, MOST_BYTES, "utf-8-sig").split("\n"), 1):
             with _readable(where := f"{path}: line {number}"):
                 if text.strip() and "doc_id" in (line := _json(text)):
-                    yield _lm_eval_row(where, line, *made)
+                    yield _lm_eval_row(where, line, *task_and_settings)
                 elif text.strip():
                     yield _table_row(where, line)
     elif path.suffix in TABLES:
-        read = _parquet if path.suffix == ".parquet" else _csv
-        for number, row in enumerate(read(path), 1):
+        read_rows = _parquet if path.suffix == ".parquet" else _csv
+        for number, row in enumerate(read_rows(path), 1):
             yield _table_row(f"{path}: row {number}", row)
     else:
         raise UserError(f"{path}: is no log that is known here: {', '.join(KINDS)}")
@@ -180,11 +179,11 @@ def _rows(path: Path) -> Iterator[Row]:
 def _lm_eval_settings(path: Path) -> tuple[str, dict[str, str]]:
     """Return the task of `samples_TASK_DATE.jsonl`, and settings of `results_DATE.json`."""
     task, _, date = path.stem.removeprefix("samples_").rpartition("_")
-    beside = path.with_name(f"results_{date}.json")
-    if not beside.is_file():
+    results_path = path.with_name(f"results_{date}.json")
+    if not results_path.is_file():
         return task or date, {}
-    with _readable(str(beside)):
-        results = _json(read_text(beside, MOST_BYTES))
+    with _readable(str(results_path)):
+        results = _json(read_text(results_path, MOST_BYTES))
         shots = {"n-shot": results["n-shot"][task], "limit": results["config"]["limit"]}
         return task, _written(shots, results["configs"][task].get("generation_kwargs"))
 

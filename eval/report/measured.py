@@ -33,8 +33,8 @@ def measured_sections(measurements: Sequence[Measurement]) -> list[Section]:
     for number, measurement in enumerate(measurements, start=1):
         suffix = f" ({number})" if len(measurements) > 1 else ""
         tokens, costs = with_total(measurement.tokens), measurement.request["config"]["costs"]
-        ran = f"Programs ran on {measurement.request['python']} ({measurement.request['isolation']})."
-        rows, note = token_table(tokens, costs["limits"]), f"{NOTES['measured']} {ran}"
+        environment = f"Programs ran on {measurement.request['python']} ({measurement.request['isolation']})."
+        rows, note = token_table(tokens, costs["limits"]), f"{NOTES['measured']} {environment}"
         sections.append(Section(f"Tokens of traces{suffix}", rows=rows, note=note))
         if (tokens["variant"] == "densest").any():
             title = f"How programs are written in {costs['max_tokens']:,} tokens{suffix}"
@@ -73,10 +73,9 @@ def token_table(tokens: pd.DataFrame, limits: Sequence[int]) -> Rows:
 
 
 def densest_table(tokens: pd.DataFrame) -> Rows:
-    """Count programs by the variant that fits."""
-    whole = tokens[(tokens["variant"] == "fixed") & (tokens["locals"] == "full") & (tokens["spacing"] == 1)]
+    in_full = tokens[(tokens["variant"] == "fixed") & (tokens["locals"] == "full") & (tokens["spacing"] == 1)]
     fitted = tokens[tokens["variant"] == "densest"].merge(
-        whole[[*_SET, "example", "tokens"]], on=[*_SET, "example"], how="left", suffixes=("", "_whole")
+        in_full[[*_SET, "example", "tokens"]], on=[*_SET, "example"], how="left", suffixes=("", "_whole")
     )
     fitted = fitted.assign(**{name: None for name in ("frames", "loops") if name not in fitted})  # older measurements
     full, diff, changes, spaced, left_out, folded, stepped_over, nothing = DENSITIES
@@ -102,7 +101,7 @@ def densest_table(tokens: pd.DataFrame) -> Rows:
 
 
 def pattern_table(patterns: pd.DataFrame) -> Rows:
-    """Tabulate the share of uses whose pattern is cut, clustered by function."""
+    """Tabulate the share of uses whose pattern is cut."""
     names = list(dict.fromkeys(patterns["tokenizer"]))
     rows = [["Benchmark", "Operation", "Uses", *names]]
     for benchmark, of_benchmark in patterns.groupby("benchmark", sort=False):

@@ -91,9 +91,9 @@ def compose(
     ]
     verdicts = [verdict for verdict in decided if verdict.word is not None]
     sections = []
-    if fed := [verdict for verdict in decided if verdict.word is None]:
+    if diagnosed := [verdict for verdict in decided if verdict.word is None]:
         title = "Diagnosis: what feeding the truth changes"
-        sections.append(Section(title, rows=diagnosis_rows(fed), note=NOTES["diagnosis"]))
+        sections.append(Section(title, rows=diagnosis_rows(diagnosed), note=NOTES["diagnosis"]))
     for diagnostic in dict.fromkeys(condition["diagnostic"] for condition in evaluations.conditions):
         sections += diagnostic_sections(diagnostic, evaluations)
     sections += moved_sections(verdicts)
@@ -106,7 +106,6 @@ def compose(
 
 
 def missing_remarks(missing: Sequence[MissingRun], partial: bool) -> list[str]:
-    """Write a sentence on missing runs; refuse `partial` without any."""
     if not missing and partial:
         raise UserError("--partial does nothing, since no run is missing: remove it")
     how = "recipes are judged without it (--partial)" if partial else "no recipe is judged without all of its runs"
@@ -114,14 +113,12 @@ def missing_remarks(missing: Sequence[MissingRun], partial: bool) -> list[str]:
 
 
 def old_record_remarks(records: pd.DataFrame) -> list[str]:
-    """Write a sentence on old records that do not count states by kind."""
     unchanged = records.get("unchanged_states", pd.Series(index=records.index))
     old = list(records.loc[unchanged.isna(), "run"].unique())
     return [f"States are not counted by kind in older records: {first_names(old)}; evaluate again."] if old else []
 
 
 def baseline_remarks(conditions: Sequence[ConditionSummary], baselines: Sequence[str]) -> list[str]:
-    """Write a sentence on each baseline that was not declared."""
     sentences = []
     for diagnostic, of_diagnostic in by_diagnostic(conditions).items():
         names = {name for condition in of_diagnostic for name in (condition["variant"], condition["run"])}
@@ -135,7 +132,6 @@ def baseline_remarks(conditions: Sequence[ConditionSummary], baselines: Sequence
 
 
 def diagnostic_sections(diagnostic: str, evaluations: Evaluations) -> list[Section]:
-    """Make a diagnostic's sections: its own, then the common ones."""
     conditions = [condition for condition in evaluations.conditions if condition["diagnostic"] == diagnostic]
     records = evaluations.records[evaluations.records["diagnostic"] == diagnostic]
     # Labels of other diagnostics, which are empty here.

@@ -67,12 +67,13 @@ def departures(
     actual, *all_here = (each.model_dump(mode="json") for each in (comparison, *others))
     planned = [each for plan in plans for each in plan["comparisons"]]
     planned_seeds = {run: seed for plan in plans for run, seed in plan["seeds"].items()}
-    same: Mapping[str, Any] = next((each for each in planned if _sides(each) == _sides(actual)), {})
-    if not same and not seeds.keys() & planned_seeds.keys():
+    as_planned: Mapping[str, Any] = next((each for each in planned if _sides(each) == _sides(actual)), {})
+    if not as_planned and not seeds.keys() & planned_seeds.keys():
         return ""
     changes = ["this comparison was not planned"]
-    if same:
-        changes = [f"{key} {actual[key]}, planned {same[key]}" for key in _CHOSEN if actual[key] != same[key]]
+    if as_planned:
+        differing = [key for key in _CHOSEN if actual[key] != as_planned[key]]
+        changes = [f"{key} {actual[key]}, planned {as_planned[key]}" for key in differing]
     if added := [
         run for run, seed in seeds.items() if run not in planned_seeds or seed not in (None, planned_seeds[run])
     ]:
@@ -94,12 +95,10 @@ def _experiments(evaluations: Sequence[Path], file: str) -> list[Path]:
 
 
 def write_runs(experiment: Path, runs: Mapping[str, Mapping[str, str]]) -> None:
-    """Write `run` and `variant` of an experiment's runs, by folder.
-
-    Earlier runs stay listed while their folders exist: else a result could be left out unseen.
-    """
+    """Write `run` and `variant` of an experiment's runs, by folder."""
     path = experiment / RUNS
     earlier: Mapping[str, Any] = read_json(path, _CURE)["runs"] if path.exists() else {}
+    # Without earlier runs, a result could be left out unseen.
     existing = {folder: run for folder, run in earlier.items() if (experiment / folder).exists()}
     if earlier != (planned := {**existing, **runs}):  # the tasks of an array all write it
         experiment.mkdir(parents=True, exist_ok=True)

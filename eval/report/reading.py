@@ -40,7 +40,7 @@ class Measurement(NamedTuple):
 
 
 class Folders(NamedTuple):
-    """Folders of evaluations, measurements, and trials of settings."""
+    """Folders of evaluations, of measurements, and of trials."""
 
     evaluations: list[Path]
     measured: list[Path]
@@ -69,7 +69,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     """Read evaluations, also unfinished ones.
 
     Raises:
-        UserError: a file is damaged or missing, or two folders hold the same condition of a run.
+        UserError: a file is damaged or missing, no condition is evaluated, or two folders hold the same condition of a
+            run.
     """
     evaluations = Evaluations([], [], pd.DataFrame({"run": [], "variant": [], "diagnostic": [], "failure": []}), [])
     records = []

@@ -60,21 +60,22 @@ def record_sections(folders: Sequence[Path], records: pd.DataFrame, output: Path
     Raises:
         UserError: generations are damaged.
     """
-    openings = [EvaluationFolder(folder) for folder in folders if (folder / GENERATIONS).is_dir()]
-    if not openings:
+    evaluations = [EvaluationFolder(folder) for folder in folders if (folder / GENERATIONS).is_dir()]
+    if not evaluations:
         return []
-    picked = choose_records(records[records["run"].isin([opened.request["run"] for opened in openings])])
+    picked = choose_records(records[records["run"].isin([evaluation.request["run"] for evaluation in evaluations])])
     if picked.empty:
         return []
-    for opened in openings:
-        own = (picked["run"] == opened.request["run"]) & picked["condition"].isin(opened.request["conditions"])
+    for evaluation in evaluations:
+        request = evaluation.request
+        own = (picked["run"] == request["run"]) & picked["condition"].isin(request["conditions"])
         for slug, of_condition in picked[own].groupby("condition"):
-            for name, view in zip(of_condition["name"], opened.views(str(slug), of_condition["index"].tolist())):
+            for name, view in zip(of_condition["name"], evaluation.views(str(slug), of_condition["index"].tolist())):
                 write_text(output / FOLDER / f"{name}.html", page(view))
     telling = [name for name in label_columns(records) if records[name].nunique(dropna=False) > 1]
     counts, counts_shown = (table["failure"].value_counts() for table in (records, picked))
     numbers = ", ".join(f"{kind} {counts_shown.get(kind, 0)} of {counts[kind]:,}" for kind in Failure if kind in counts)
-    without = len(folders) - len(openings)
+    without = len(folders) - len(evaluations)
     no_pages = f" {plural(without, 'evaluation')} without {GENERATIONS}/ have no pages." if without else ""
     return [
         Section(

@@ -112,6 +112,7 @@ def draw_section(section: Section, folder: Path) -> tuple[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{anchor}.png"
     figure.savefig(path, bbox_inches="tight", dpi=150)
+    # In the page itself, which is one file.
     return anchor, f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 

@@ -64,7 +64,7 @@ def result_sections(
     requests: Sequence[Mapping[str, Any]],
     published: Sequence[Published] = (),
 ) -> list[Section]:
-    """Make a diagnostic's sections on right answers; `axis`: label on the x axis."""
+    """Make a diagnostic's sections on right answers; `axis`: the label of figures."""
     scored = [group for group in groups if group.scored]
     steps = [group for group in groups if not group.scored and group.runs[0]["per_frame"]]
     sections = []
@@ -74,17 +74,17 @@ def result_sections(
         draw = partial(curves, scored, axis)
         sections.append(Section(f"{name}: right answers by {axis}", draw=draw, note=meaning + NOTES["drawn"]))
     if scored:
-        beside = [
+        comparable = [
             figures for figures in published if any(figures.labels.items() <= group.labels.items() for group in scored)
         ]
         left_out = untraced(all_runs(groups))
         remark = joined(
             " ",
             constant(all_runs(scored)),
-            *(f"{figures.name}: {figures.unlike}" for figures in beside),
+            *(f"{figures.name}: {figures.unlike}" for figures in comparable),
             f"Left out, since they could not be run: {left_out}." if left_out else "",
         )
-        rows = right_table(scored, beside)
+        rows = right_table(scored, comparable)
         sections.append(Section(f"{name}: right answers", rows=rows, note=NOTES["right"], own=remark))
     if steps:
         title_ = f"{name}: right by frame, where answers are fed"
@@ -108,7 +108,6 @@ def untraced(conditions: Sequence[ConditionSummary]) -> str:
 
 
 def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) -> Rows:
-    """Tabulate recipes and conditions, then published figures."""
     several = any(len(group.runs) > 1 for group in groups)
 
     def right(group: Group) -> str:
@@ -147,7 +146,6 @@ def sized(condition: ConditionSummary) -> str:
 
 
 def step_table(groups: Sequence[Group]) -> Rows:
-    """Tabulate shares of right frames."""
     columns = {
         count.replace("_", " ").capitalize(): partial(Group.share, key=share, count=count)
         for share, count in FRAMES.values()
@@ -190,7 +188,6 @@ def curves(groups: Sequence[Group], axis: str) -> Figure | None:
 
 
 def held_out_table(groups: Sequence[Group], requests: Sequence[Mapping[str, Any]]) -> Rows:
-    """Tabulate programs with and without what training held out."""
     tasks = {request["run"]: request.get("trained_on") or {} for request in requests}
     names = [name for name in telling(all_runs(groups)) if name != "function"]
     by_recipe: dict[tuple[str, ...], list[pd.DataFrame]] = {}
@@ -227,8 +224,6 @@ def _held(rows: pd.DataFrame) -> str:
 
 
 def token_section(name: str, groups: Sequence[Group]) -> Section:
-    """Tabulate mean tokens of true traces by role, written, and read."""
-
     def mean(column: str, group: Group) -> str:
         return f"{group.records[column].mean():,.1f}" if group.records[column].any() else ""
 

@@ -53,7 +53,6 @@ def runs_table(requests: Sequence[Mapping[str, Any]]) -> tuple[Rows, str]:
 
 
 def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a run's model, data and training by column."""
     checkpoint: Mapping[str, Any] = request["checkpoint"]
     training: Mapping[str, Any] = request.get("training") or {}
     mixers = " + ".join(f"{mixer} ({values})" if values else mixer for mixer, values in checkpoint["mixers"].items())
@@ -92,7 +91,6 @@ def _columns_of(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _together(values: Sequence[Any]) -> str:
-    """Write several runs' values in a cell."""
     different = list(dict.fromkeys(value for value in values if value != ""))
     # Up to four numbers are listed; more, such as those of many seeds, become a range.
     if len(different) > 4 and all(isinstance(value, int) for value in different):
@@ -110,7 +108,7 @@ def _stages(curriculum: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _telling(reveal: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop `frames: all`, which stored settings from before frames could be left out lack."""
+    """Drop `frames: all`, a key that older settings lack."""
     return {name: value for name, value in reveal.items() if (name, value) != ("frames", "all")}
 
 
@@ -127,7 +125,6 @@ def phrase(settings: Mapping[str, Any]) -> str:
 
 
 def curves_figure(curves: Mapping[str, Sequence[Sequence[float]]], variants: Mapping[str, str]) -> Figure:
-    """Draw validation by training step."""
     from remedy.eval.tables import plotting
 
     figure, panels = plotting.panels(2, shared=False)

@@ -36,9 +36,10 @@ class Verdict(NamedTuple):
     """Outcome of a comparison; pairs are (baseline, treatment).
 
     `token_ratio`: tokens of true traces, treatment over baseline (NaN: not comparable); `written_ratio`: of written
-    tokens, NaN if any are fed. `word`: None of a diagnosis. `programs`: distinct ones. `best_rule`: the best rule without
-    a model; `above_rule`: treatment less rule. `conditions`: slugs. `truncated`: shares cut by a limit. `moved`: counts by
-    failure class with the baseline (rows) and the treatment, "" if right. `refused`: why the sides cannot be compared.
+    tokens, NaN if any are fed. `word`: None for a diagnosis. `programs`: distinct ones. `best_rule`: name and rate of
+    the best rule without a model; `above_rule`: treatment less rule. `conditions`: slugs. `truncated`: shares cut by a
+    limit. `moved`: counts by failure class with the baseline (rows) and the treatment, "" if right. `refused`: why the
+    sides cannot be compared.
     """
 
     comparison: Comparison

@@ -37,7 +37,6 @@ def dots(verdict: Verdict) -> list[list[float]]:
 
 
 def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
-    """Return word and sentence of the leading comparison."""
     if not verdicts:
         return None, NOTHING
     verdict = leading(verdicts)
@@ -57,7 +56,6 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
 
 
 def beside_rule(verdict: Verdict) -> str:
-    """Write the treatment beside the best rule without a model, if known."""
     if verdict.above_rule is None:
         return ""
     name, share = verdict.best_rule
@@ -72,7 +70,6 @@ def leading(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def word_counts(verdicts: Sequence[Verdict]) -> str:
-    """Count the verdicts of several comparisons."""
     if len(verdicts) < 2:
         return ""
     rank = "primary" if any(verdict.comparison.primary for verdict in verdicts) else "clearest"
@@ -156,15 +153,14 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 
 def verdict_cell(verdict: Verdict) -> str:
-    """Write the word and, in small print, scope and reservations."""
-    of_runs = both = ""
+    of_runs = at_bound = ""
     undecided = verdict.word is VerdictWord.INCONCLUSIVE and verdict.difference.of_recipes
     if undecided and verdict.of_runs is not VerdictWord.INCONCLUSIVE:
         low, high = verdict.difference.runs.interval(verdict.level)
         of_runs = f"in these runs {verdict.of_runs} ({100 * low:+.1f} to {100 * high:+.1f})"
     means = verdict.baseline.estimate.mean, verdict.treatment.estimate.mean
     if means[0] == means[1] and means[0] in (0.0, 1.0):
-        both = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
+        at_bound = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
     unequal = "budgets differ: see Evidence" if any(remark.startswith("unequal") for remark in verdict.remarks) else ""
     return _lines(
         str(verdict.word).capitalize(),
@@ -172,13 +168,12 @@ def verdict_cell(verdict: Verdict) -> str:
         open_for_seeds(verdict),
         verdict.unplanned,
         of_runs,
-        both,
+        at_bound,
         unequal,
     )
 
 
 def side_cell(verdict: Verdict, number: int) -> str:
-    """Write a side's rate with interval, seeds and remarks."""
     side = (verdict.baseline, verdict.treatment)[number]
     _, low, high, *_ = side.estimate
     lines = [rated(*side.estimate[:3])]
@@ -193,12 +188,11 @@ def side_cell(verdict: Verdict, number: int) -> str:
 
 
 def _sides(verdict: Verdict) -> list[str]:
-    known = _signed(verdict) + ("" if verdict.level == ALONE else f" ({confidence(verdict)})")
-    return [side_cell(verdict, 0), side_cell(verdict, 1), _lines(difference_of(verdict), known), tokens_of(verdict)]
+    ends = _signed(verdict) + ("" if verdict.level == ALONE else f" ({confidence(verdict)})")
+    return [side_cell(verdict, 0), side_cell(verdict, 1), _lines(difference_of(verdict), ends), tokens_of(verdict)]
 
 
 def tokens_of(verdict: Verdict) -> str:
-    """Write the ratios of written tokens, if known, and of true ones."""
     true = "" if math.isnan(verdict.token_ratio) else f"x {verdict.token_ratio:.2f}"
     written = verdict.written_ratio
     return true if math.isnan(written) else f"x {written:.2f} written\n{true} in true traces"

@@ -1,4 +1,4 @@
-"""Check whether a program's code allows a wrong action where it stands."""
+"""Check of a wrong action against what the program's code allows there."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from remedy.models.tokenizer import Encoded, TraceTokenizer
 
 
 class Result(NamedTuple):
-    """Result of one example: its score and the model's output."""
+    """Result of one example."""
 
     score: Score
     generation: Generation
@@ -66,7 +66,6 @@ def score_batch(
     condition: Condition,
     max_new_tokens: int,
 ) -> list[Result]:
-    """Decode a batch under a condition and score every example."""
     fed = fed_roles(condition.forcing)
     outputs = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
     return [

@@ -38,10 +38,7 @@ class FirstError(ErrorDenominators):
 
 
 class DecodedExample(NamedTuple):
-    """Example with its true tokens and the model's output.
-
-    `fed`: roles that were fed.
-    """
+    """Example with its true tokens and the model's output."""
 
     example: Example
     truth: Encoded
@@ -61,12 +58,10 @@ class DecodedExample(NamedTuple):
 
     @property
     def answer_fed(self) -> bool:
-        """Return whether the answer was fed."""
         return bool(self.fed & ANSWERS)
 
     @property
     def wrote(self) -> frozenset[Role]:
-        """Return the roles that the model wrote or predicted."""
         roles = self.truth.roles
         return frozenset(Role(role) for run in self.runs for role in set(roles[run.start : run.stop]))
 
@@ -77,6 +72,7 @@ class DecodedExample(NamedTuple):
         """
         true = self.spelled()
         first = true[: len(true) - len(self.example.frames)]
+        # Frames after the true end were fed nothing: then all are read by what the model wrote.
         past = true if self.answer_fed and len(frames) <= len(self.example.frames) else None
         return restore([*first, *frames], past)[len(first) :]
 
@@ -163,7 +159,7 @@ def error_denominators(
         for position in range(run.start, run.stop)
         if error is None or position <= error
     )
-    if role is not None:
+    if role is not None:  # an error counts itself, even if no true token of its role came before
         counts[role] = max(counts[role], 1)
     return _denominators(counts)
 
@@ -174,7 +170,6 @@ def _denominators(counts: Mapping[int, int]) -> ErrorDenominators:
 
 
 def constraint_effect(runs: Sequence[Generated]) -> ConstraintEffect:
-    """Measure the effect of a constraint on the runs."""
     origins = [origin for run in runs for origin in run.origins]
     changed = [origin.changed for origin in origins]
     return {
@@ -200,9 +195,9 @@ def errorless(decoded: DecodedExample, frames: int, tokenizer: TraceTokenizer) -
 
 
 def first_error(decoded: DecodedExample, index: int, number: int, position: int, role: Role) -> FirstError:
-    """Return the fields that locate the first error.
+    """Locate the first error.
 
-    `index`: index of the frame. `number`: its number in the trace. `position`: true position.
+    `index`: of the frame. `number`: the frame's in the trace. `position`: in the true sequence.
     """
     return {
         "frames_right": index,
@@ -217,7 +212,7 @@ def first_error(decoded: DecodedExample, index: int, number: int, position: int,
 def followed_another(lines: Sequence[T], index: int, written: T) -> bool:
     """Return whether `written` follows another occurrence of the line before it.
 
-    `written` stands in place of `lines[place]` of the true trace.
+    It stands in place of `lines[index]` of the true trace.
     """
     if not 0 < index < len(lines) or written == lines[index]:
         return False
@@ -225,9 +220,9 @@ def followed_another(lines: Sequence[T], index: int, written: T) -> bool:
 
 
 def not_decoded(example: Example, writes: Collection[Role], answer_fed: bool) -> Score:
-    """Return the score of an example that is not decoded.
+    """Return the score of an example whose trace is over the limit, or whose program could not run.
 
-    Its trace is over the limit, or its program could not run. `writes`: roles that the model would have written.
+    `writes`: roles that the model would have written.
     """
 
     def nothing(*roles: Role) -> float | None:
@@ -269,13 +264,13 @@ def read_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> int:
     truth, memory = decoded.truth, decoded.data.memory
     if decoded.parallel:
         return sum(window.size for window in windows(*truth[:3], memory, tokenizer.special_ids))
-    read, begun = 0, True
+    count, uncounted = 0, True
     remembered = RememberedTokens(truth.ids[: context_size(truth.roles)], memory, tokenizer.special_ids)
     for token, closes in _tokens_read(decoded, tokenizer):
-        seen, begun = remembered.size + 1, True
+        seen, uncounted = remembered.size + 1, True
         if remembered.take(token, closes):
-            read, begun = read + seen, False
-    return read + remembered.size * begun
+            count, uncounted = count + seen, False
+    return count + remembered.size * uncounted
 
 
 def _tokens_read(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Iterator[tuple[int, bool]]:

@@ -51,11 +51,11 @@ class _Error(NamedTuple):
 
 
 def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
-    """Score one example frame by frame."""
     example, runs = decoded.example, decoded.runs
     spelled = [frame.as_read(decoded.data.string_encoding) for frame in example.frames]
     true = Reading([*spelled], decoded.in_full(spelled), True)
     reading = read(decoded, runs, tokenizer)
+    # Where separators are fed, a wrong line in the answer's frame does not spoil the answer.
     answered = read_part(decoded, {Role.STATE, Role.VALUE}, tokenizer) if decoded.structure_fed else reading
     right = (reading.whole or decoded.structure_fed) and same_answer(
         [frame for frame in true.in_full if frame is not None],
@@ -87,6 +87,7 @@ def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     if role in (Role.EVENT, Role.ACTION):
         score["wrong_action"] = wrong_action(decoded, error.frame_index, written) or ""
     if not right and not decoded.answer_fed:
+        # The fed parts may not fit a wrong event: its frame then reads as malformed.
         failure = Failure.WRONG_ACTION if decoded.structure_fed and role is Role.EVENT else error.failure
         score["failure"] = Failure.RUNAWAY if truncated else failure
         score["value_type"] = error.value_type
@@ -97,12 +98,13 @@ def score_frames(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
 def answer_indices(example: Example) -> list[int]:
     """Return the indices, from the end (-1), of the frames that hold the answer.
 
-    These are the last frame and, before it, that of the exception that left the program, whose RETURN of None alone would look
-    normal. Without a returned value it is the last frame with a state.
+    These are the last frame and that of the exception that left the program. Without a returned value it is the last
+    frame with a state.
     """
     if example.answer_in_state:
         shown = [index for index, frame in enumerate(example.frames) if frame.locals is not None]
         return [shown[-1] - len(example.frames)]
+    # After an exception, the last frame is a RETURN of None, which alone would look normal.
     raised = example.trace.exception_frame
     indices = [index - len(example.frames) for index, frame in enumerate(example.frames) if frame.number == raised]
     return [*indices, -1]
@@ -157,8 +159,8 @@ def _locate(
         return token, Role(decoded.truth.roles[token])
     if _respelled(true, reading, error.frame_index):  # the first different token still means the same
         frame_and_role = (decoded.example.frames[error.frame_index].number, error.role)
-        places = enumerate(zip(decoded.truth.frames, decoded.truth.roles))
-        token = next((position for position, (frame, role) in places if (frame, role) == frame_and_role), token)
+        true_tokens = enumerate(zip(decoded.truth.frames, decoded.truth.roles))
+        token = next((position for position, (frame, role) in true_tokens if (frame, role) == frame_and_role), token)
     return token, error.role
 
 
@@ -227,8 +229,8 @@ def _matches(decoded: DecodedExample, true: Reading, reading: Reading, tokenizer
                 action is not None and action.event is frame.event and action.source == frame.source
             )
         if frame.value is not None:
-            same = value is not None and value.event is frame.event and same_value(value.value or "", frame.value)
-            rights[Role.VALUE][number] = same
+            is_right = value is not None and value.event is frame.event and same_value(value.value or "", frame.value)
+            rights[Role.VALUE][number] = is_right
         if frame.locals is None:
             continue
         written_locals = (state.locals if state is not None else None) or {}

@@ -10,6 +10,7 @@ from remedy.data_gen.execution.program import Event, Frame, Program, Value
 OPERATIONS = ("string method", "index or slice", "loop or counter", "arithmetic", "other")
 """A line with several operations counts as the first of these."""
 
+# Of compound statements, what runs with their first line: the lines of a body are statements of their own.
 _HEADERS = {
     ast.For: ("target", "iter"),
     ast.AsyncFor: ("target", "iter"),
@@ -32,7 +33,7 @@ def operation_of(program: Program, source: str, state: Mapping[str, Value] | Non
     """Return the operation of a source line. `state` shows which variables hold strings."""
     try:
         tree = ast.parse(program.code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # each is raised for some source text
         return "other"
     lines = program.physical_lines()
     numbers = {number for number, line in enumerate(lines, start=1) if line == source}
@@ -40,15 +41,13 @@ def operation_of(program: Program, source: str, state: Mapping[str, Value] | Non
     for statement in _statements(tree):
         parts = _own_parts(statement)
         nodes = [statement, *(node for part in parts for node in ast.walk(part))]
-        if any(
-            getattr(node, "lineno", 0) in numbers for node in nodes
-        ):  # a statement over several lines fires an event at each
+        # Of any node, since a statement over several lines fires an event at each.
+        if any(getattr(node, "lineno", 0) in numbers for node in nodes):
             kinds.update(_kinds(statement, nodes[1:], state or {}))
     return next((kind for kind in OPERATIONS if kind in kinds), "other")
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements."""
     todo = [tree]
     while todo:
         for child in ast.iter_child_nodes(todo.pop()):
@@ -60,8 +59,8 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 def causing_frame(frames: Sequence[Frame], number: int, at_value: bool) -> int:
     """Return the frame whose line caused an error in frame `number`.
 
-    A wrong value comes from its own line; a wrong state or action from the line before it in the same call, or from the calling
-    line.
+    A wrong value comes from its own line. A wrong state or action comes from the line before it in the same call, or
+    from the calling line.
     """
     if at_value or number == 0:
         return number

@@ -69,9 +69,9 @@ def tokens_by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list
     aligned: list[tuple[int, int]] = []
     end = 0
     for run in runs:
-        whole = len(run.ids) == run.stop - run.start
+        is_aligned = len(run.ids) == run.stop - run.start
         aligned += zip(range(end, run.start), truth.ids[end : run.start])
-        aligned += ((run.start + offset * whole, token) for offset, token in enumerate(run.ids))
+        aligned += ((run.start + offset * is_aligned, token) for offset, token in enumerate(run.ids))
         end = run.stop
     aligned += zip(range(end, len(truth.ids)), truth.ids[end:])
     groups: dict[int, list[tuple[int, int]]] = {}

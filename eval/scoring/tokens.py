@@ -57,13 +57,14 @@ def score_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     numbers = sorted({pair.frame for pair in pairs if pair.role is not Role.STRUCTURE})
     error = next((pair for pair in pairs if not pair.right), None)
     answer = answer_start(truth, example)
-    whole = spliced(truth.ids, runs)
-    separators = [[token for token in ids if tokenizer.is_special(token)] for ids in (whole, truth.ids)]
-    last = [pair.right for pair in pairs if pair.position >= answer]
+    sequence = spliced(truth.ids, runs)
+    separators = [[token for token in ids if tokenizer.is_special(token)] for ids in (sequence, truth.ids)]
+    answer_rights = [pair.right for pair in pairs if pair.position >= answer]
+    # An answer may be right after wrong steps, so that only its own tokens count; but the trace must be whole.
     right = (
         answer < len(truth.ids)
         and separators[0] == separators[1]
-        and (all(last) or whole[answer - len(truth.ids) :] == list(truth.ids[answer:]))
+        and (all(answer_rights) or sequence[answer - len(truth.ids) :] == list(truth.ids[answer:]))
     )
     truncated = any(not run.complete for run in runs)
     specials_right = all(
@@ -75,12 +76,12 @@ def score_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
         "right": None if decoded.answer_fed else right,
         "valid_format": not truncated and specials_right,
         "truncated": truncated,
-        "answer": storable(_answer(truth, whole, answer, tokenizer)[:ANSWER_CHARACTERS]),
+        "answer": storable(_answer(truth, sequence, answer, tokenizer)[:ANSWER_CHARACTERS]),
         **_matches(decoded, pairs),
     }
     if error is None:
         return score
-    number = min(error.frame, numbers[-1])
+    number = min(error.frame, numbers[-1])  # the end of the text has a number after all frames
     before = sum(other < error.frame for other in numbers)
     score = {**score, **first_error(decoded, before, number, error.position, error.role)}
     if error.role is Role.ACTION and error.written is not None:
@@ -93,6 +94,7 @@ def score_tokens(decoded: DecodedExample, tokenizer: TraceTokenizer) -> Score:
     score["operation"] = operation_behind(example, number, error.role)
     if score["failure"] == Failure.WRONG_STATE:
         state = example.trace.frames[number].locals or {}
+        # In these formats, a value follows the one token of its variable's name.
         name = tokenizer.decode(truth.ids[error.position - 1 : error.position])
         score["value_type"] = state[name].type if name in state else ""
     return score
@@ -114,12 +116,13 @@ def _token_pairs(decoded: DecodedExample) -> list[_TokenPair]:
 
 
 def _by_meaning(decoded: DecodedExample, pairs: Sequence[_TokenPair], tokenizer: TraceTokenizer) -> list[_TokenPair]:
-    """Return the places, with `right` by meaning: `..` stands for the value last shown.
+    """Return the pairs, with `right` by meaning: `..` stands for the value last shown.
 
     That is the model's own value or, where states are fed, the true one.
     """
     pairs_by_meaning: list[_TokenPair] = []
     frame = -1
+    # True and written: what `..` refers to is the state before, while this frame's fills `latest`.
     memories: list[dict[int, int | None]] = [{}, {}]
     latest: list[dict[int, int | None]] = [{}, {}]
     for before, pair in zip([None, *pairs], pairs):

@@ -47,8 +47,7 @@ def variance_of_mean(values: Floats, cluster_of: Codes) -> float:
 def design_effect(values: Floats, cluster_of: Codes) -> float:
     """Estimate by what factor, at least 1, clusters widen the variance of a mean.
 
-    `values`: (P,). One cluster of equal values (Kish, 1965) is added as a prior: with few uncommon values, the plain
-    estimate is too small, and intervals of rates near 1 too narrow.
+    `values`: (P,). One cluster of equal values is added as a prior (Kish, 1965).
     """
     sizes = np.bincount(cluster_of)
     # The effect if all values of a cluster are equal, which is the most.
@@ -56,11 +55,13 @@ def design_effect(values: Floats, cluster_of: Codes) -> float:
     variance = float(values.var())
     if if_equal == 1 or len(sizes) == 1 or variance < 1e-12:
         return if_equal
+    # Clusters with another value than the commonest are what informs the estimate. Equal shares may differ by rounding.
     _, value_of, counts = np.unique(values.round(9), return_inverse=True, return_counts=True)
     informative = min(
         len(np.unique(cluster_of[value_of != common])) for common in np.flatnonzero(counts == counts.max())
     )
     estimate = max(1.0, variance_of_mean(values, cluster_of) / (variance / (len(values) - 1)))
+    # The prior, since with few uncommon values the plain estimate is too small, and intervals of rates near 1 too narrow.
     return (informative * estimate + if_equal) / (informative + 1)
 
 

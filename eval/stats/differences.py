@@ -17,7 +17,6 @@ SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
 
 
 def too_few(seeds: tuple[int, int], matched: bool) -> bool:
-    """Say if seeds are too few to test rates."""
     return max(seeds) < RUNS_ON_BOTH if matched else min(seeds) < SEEDS_A_SIDE
 
 

@@ -81,7 +81,7 @@ def _sums(counts: Counts) -> npt.NDArray[np.float64]:
     """Return probabilities (k, sum) of the sum of k counts drawn without replacement."""
     ways = np.zeros((len(counts) + 1, int(counts.sum()) + 1))
     ways[0, 0] = 1
-    for count in counts:
+    for count in counts:  # from a copy, so that each is drawn once at most
         ways[1:, count:] += ways[:-1, : ways.shape[1] - count].copy()
     return np.asarray(ways / ways.sum(axis=1, keepdims=True))
 

@@ -44,9 +44,9 @@ def independent(units: float, clusters: int, within: float = WITHIN) -> float:
 def separating(seeds: tuple[float, float]) -> float:
     """Return the distance at which all of one recipe's seeds beat the other's.
 
-    In standard deviations of seeds, with probability `POWER`.
+    It is in standard deviations of seeds, and holds with probability `POWER`.
     """
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(0)  # a plan made twice is the same
     noise = [generator.normal(size=(4000, 1 if math.isinf(count) else int(count))) for count in seeds]
     before, after = (side * (not math.isinf(count)) for side, count in zip(noise, seeds))
     return float(np.quantile(before.max(axis=1) - after.min(axis=1), POWER))
@@ -64,16 +64,19 @@ def smallest_difference(
     `seeds`: of baseline and treatment; infinite for an untrained model. `spread`: their standard deviation, not used if
     a side has one seed. `programs`: independent outcomes per seed.
     """
-    among = (2 * rate * (1 - rate) * (1 - CORRELATION) / programs, float("inf"))
+    over_programs = (2 * rate * (1 - rate) * (1 - CORRELATION) / programs, float("inf"))
     if min(seeds) < 2:
-        variance, degrees = among
+        variance, degrees = over_programs
     else:
-        variance, degrees = crossed([(spread**2 / count, count - 1) for count in seeds], among, 0.0)
+        variance, degrees = crossed([(spread**2 / count, count - 1) for count in seeds], over_programs, 0.0)
     needed = (quantile(level, degrees) + quantile(2 * (1 - POWER), degrees)) * math.sqrt(variance)
     if min(seeds) >= 2 and 2 * least_p("rates", _counts(seeds), math.inf in seeds) >= level:
         # No other outcome of so few seeds has a p-value below the level; and the difference is drawn in first.
-        apart = separating(seeds) * math.hypot(spread, math.sqrt(among[0] / 2))
-        needed = max(needed, apart + quantile(LEVEL, math.inf) * (math.sqrt(variance) - math.sqrt(variance - among[0])))
+        separation = separating(seeds) * math.hypot(spread, math.sqrt(over_programs[0] / 2))
+        needed = max(
+            needed,
+            separation + quantile(LEVEL, math.inf) * (math.sqrt(variance) - math.sqrt(variance - over_programs[0])),
+        )
     return min(needed, 1.0)
 
 

@@ -96,7 +96,6 @@ def mean(values: Sequence[float], clusters: Sequence[object] | None = None) -> E
 
 
 def _scored(values: Floats, cluster_of: Codes) -> Estimate:
-    """Estimate a rate with Wilson's interval of its effective size."""
     effective, degrees = len(values) / design_effect(values, cluster_of), freedom(cluster_of)
     share = float(values.mean())
     # Smaller by the squared ratio of Student's to the normal's quantile: few clusters tell the design effect badly.
@@ -108,4 +107,5 @@ def _wilson(share: float, size: float) -> tuple[float, float]:
     z2 = quantile(LEVEL, float("inf")) ** 2
     centre = (share + z2 / (2 * size)) / (1 + z2 / size)
     half = math.sqrt(z2 * (share * (1 - share) / size + z2 / (4 * size**2))) / (1 + z2 / size)
+    # Of none and of all, one end is exactly 0 and 1, which rounding may miss.
     return (0.0 if share == 0 else max(centre - half, 0.0)), (1.0 if share == 1 else min(centre + half, 1.0))

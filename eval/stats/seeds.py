@@ -34,7 +34,6 @@ class RecipeRate(NamedTuple):
 
     @property
     def solves(self) -> tuple[bool, ...]:
-        """True for each run that solves the task."""
         return tuple(self.reachable and run.low >= self.solved_at for run in self.runs)
 
     @property

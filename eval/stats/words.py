@@ -46,7 +46,7 @@ class VerdictWord(StrEnum):
 class Evidence(NamedTuple):
     """Evidence of a comparison; `question`: None for single runs.
 
-    `up`, `down`: two-sided p-values of the treatment being better and worse, at least those of these runs.
+    `up`, `down`: two-sided p-values of the treatment being better and worse, each at least that of these runs alone.
     """
 
     question: Question | None
@@ -57,7 +57,6 @@ class Evidence(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """The smaller of `up` and `down`, at most 1."""
         return min(1.0, self.up, self.down)
 
 
@@ -119,8 +118,8 @@ def word(
     if evidence.up < level:
         shares = [clopper_pearson(side.solved, len(side.runs), level) for side in (baseline, treatment)]
         # One-sided, so at half the level.
-        more = evidence.solved is not None and evidence.solved.up < level / 2
-        fixed = more and shares[1][0] > max(0.5, shares[0][1])
+        solves_more = evidence.solved is not None and evidence.solved.up < level / 2
+        fixed = solves_more and shares[1][0] > max(0.5, shares[0][1])
         return VerdictWord.FIXED if fixed else VerdictWord.HELPED
     if evidence.down < level:
         return VerdictWord.WORSE

@@ -70,6 +70,7 @@ def outcomes_of(rows: pd.DataFrame, column: str, count: str = "") -> tuple[Float
         return right, clusters.tolist()
     frames = rows.drop_duplicates(PAIRED).set_index(PAIRED)[count][wide.index].to_numpy(dtype=int)
     position = np.concatenate([np.arange(number) for number in frames])
+    # A share times its count is a whole number, but for rounding.
     by_frame = position < np.repeat(np.round(right * frames), frames, axis=1)
     return by_frame.astype(float), np.repeat(clusters, frames).tolist()
 
@@ -83,6 +84,7 @@ def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, 
     if not rules:
         return None
     name = max(rules, key=lambda name: float(rules[name].mean()))
+    # The rule becomes one more run, under a name that no run has.
     as_run = rows.assign(**{share: rules[name]}, run="").drop_duplicates(PAIRED)
     right, clusters = outcomes_of(pd.concat([rows, as_run]), share, count)
     return baselines.NAMES[name], compare(right[-1:], right[:-1], clusters, without_seeds=(True, False))

@@ -26,7 +26,7 @@ class Section(NamedTuple):
     """A part of a report: a table or a figure.
 
     `title`: unique, since it names the figure's file. `draw`: a result of None leaves the section out. `note`: shown at
-    its first section only; `own`: always. `links`: files by cells' text.
+    the first section that has it; `own`: a note that is always shown. `links`: files by cells' text.
     """
 
     title: str

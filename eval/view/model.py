@@ -90,7 +90,6 @@ class Block:
 
     @property
     def note(self) -> str:
-        """Describe the least likely token, removed probability and missing tokens."""
         known = [token for token in self.chosen if token.step is not None]
         remarks = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
         if known:
@@ -134,7 +133,6 @@ class View:
 def view_of(
     title: str, form: str, tokenizer: TraceTokenizer, tokens: Sequence[Token], facts: Mapping[str, Any]
 ) -> View:
-    """Return the view of an example in a format."""
     shown_facts = {"format": form, "tokenizer": tokenizer.settings.kind, **facts}
     shown_facts = {name.replace("_", " "): str(fact) for name, fact in shown_facts.items() if fact != ""}
     return View(title, blocks_of(tokens), shown_facts, separator=" " if FORMATS[form].one_token else "")
@@ -204,6 +202,7 @@ def side_by_side(
         written.setdefault(token.frame, []).append(token)
     align = (lambda true, written_tokens: tuple(written_tokens)) if by_place else _aligned
     blocks = list(blocks_of(true))
+    # What the model wrote after the true end.
     after = {*written} - {block.frame for block in blocks}
     blocks += [Block(frame, f"frame {frame}", ()) for frame in sorted(after)]
     for position, block in enumerate(blocks):
@@ -222,6 +221,7 @@ def _decoded(true: Sequence[Token], runs: Sequence[Run], by_place: bool) -> Iter
     for run in runs:
         yield from true[end : run.start]
         for offset, token in enumerate(run.tokens):
+            # A run may be longer than the true one: the rest belongs to its last token.
             true_token = true[min(run.start + offset, run.stop - 1)]
             if by_place:
                 wrong = token.id != true_token.id
@@ -230,7 +230,7 @@ def _decoded(true: Sequence[Token], runs: Sequence[Run], by_place: bool) -> Iter
                 )
             yield token
         end = run.stop
-    if end:
+    if end:  # without a run nothing was decoded, so that nothing stands beside the truth
         yield from true[end:]
 
 
@@ -239,6 +239,7 @@ def _aligned(true: Sequence[Token], written: Sequence[Token]) -> tuple[Token, ..
 
     Others that the model wrote are wrong.
     """
+    # autojunk would not align frequent tokens, such as separators.
     matcher = SequenceMatcher(None, [token.id for token in true], [token.id for token in written], autojunk=False)
     aligned = []
     for tag, start, _, first, last in matcher.get_opcodes():

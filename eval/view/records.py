@@ -72,7 +72,7 @@ class EvaluationFolder:
 def record_of_folder(folder: Path, index: int, words: str = "") -> View:
     """Return the view of one record.
 
-    `words`: of a condition, as in `EvaluationFolder.find_condition`; by default the first condition is shown and the others are listed.
+    `words`: of a condition, as in `find_condition`; by default the first is shown and the others are listed.
 
     Raises:
         UserError: there is no such condition or record.
@@ -86,8 +86,8 @@ def record_of_folder(folder: Path, index: int, words: str = "") -> View:
 
 
 def record_view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
-    """Return the view of a record and its generation beside the truth."""
     form = FORMATS.get(record["format"])
+    # After true tokens, as in one-token formats, each token stands in place of one true token.
     by_place = (form is not None and form.one_token) or FORCINGS.get(record["forcing"]) == TEACHER_FORCED
     title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
     truth = _truth(written)
@@ -115,12 +115,10 @@ def _truth(written: Mapping[str, Any]) -> list[Token]:
 
 
 def _runs(written: Mapping[str, Any], numbers: Sequence[int]) -> list[Run]:
-    """Return the runs of a generation.
-
-    `numbers`: of the true frames, after which others are counted on.
-    """
+    """Return a generation's runs; `numbers`: of the true frames, continued for others."""
     columns = [written[name] for name in ("ids", "texts", "roles", "places", "special", "logprobs")]
     certain, cut = (list(written[name]) or [0] * len(columns[0]) for name in ("certain", "cut"))
+    # `places` count written frames, which may be more than the true ones.
     last = max(numbers, default=0)
     numbers = [*numbers, *range(last + 1, last + 2 + max(columns[3], default=0))]
     tokens = [

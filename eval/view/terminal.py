@@ -36,12 +36,14 @@ PAGE = 128
 def show_view(view: View, console: Console, ids: bool = False) -> None:
     """Print the view, in colours if the console has them. Text is escaped."""
     body = _coloured(view, ids) if console.is_terminal and not console.no_color else _plain(view, ids)
+    # Programs and model output are text: rich would take [tags] and :names: in them for its own.
     for item in chain(_head(view), body):
         console.print(item, markup=False, highlight=False, emoji=False, soft_wrap=not isinstance(item, Table))
 
 
 def page(view: View, ids: bool = False) -> str:
     """Return the view as a self-contained HTML page with escaped text."""
+    # The page must not depend on where it is made: a terminal, a pipe or a notebook.
     colours = {"color_system": "truecolor", "force_terminal": True, "force_jupyter": False, "no_color": False}
     console = Console(file=io.StringIO(), record=True, width=PAGE, **colours)  # type: ignore[arg-type]
     show_view(view, console, ids)
@@ -53,7 +55,7 @@ def show_text(view: View, console: Console) -> None:
     for token in view.tokens:
         text = token.text + view.separator
         style = Style(color=ROLE_COLOURS[token.role.label], dim=token.special, underline=token.string)
-        if console.is_terminal:
+        if console.is_terminal:  # which would obey control characters; a file gets the exact text
             console.print(Text(escaped(text, "\n\t"), style), soft_wrap=True, end="")
         else:
             console.file.write(text)
@@ -61,7 +63,6 @@ def show_text(view: View, console: Console) -> None:
 
 
 def token_style(token: Token, number: int) -> Style:
-    """Return a token's style: by role, grey if unsupervised, in alternating shades."""
     if token.wrong:
         return ERROR + Style(underline=token.string)
     colour = ROLE_COLOURS[token.role.label]

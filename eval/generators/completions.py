@@ -15,7 +15,6 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, S
 
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line
-from remedy.settings import UserError
 
 PATH = "/v1/completions"
 LIKELIEST = 2
@@ -35,6 +34,11 @@ SETTINGS = {
     "return_tokens_as_token_ids": True,
     "logprobs": LIKELIEST,
 }
+CURE = (
+    "needed is vLLM 0.10.2 or later, asked with nothing between that changes requests or replies, without --logprobs-mode, and "
+    f"with --max-logprobs of {LIKELIEST} or more"
+)
+"""What to do about a reply that lacks required content or contradicts itself."""
 POSITIVE = 1e-3
 """Largest log-probability that rounding may give to a probability of 1."""
 LEAST = -math.log(2**31)
@@ -63,16 +67,6 @@ class Answer(NamedTuple):
     names: Mapping[int, str]
 
 
-class BadReply(UserError):
-    """Reply that lacks required content or contradicts itself."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}: needed is vLLM 0.10.2 or later, asked with nothing between that changes requests or replies, without "
-            f"--logprobs-mode, and with --max-logprobs of {LIKELIEST} or more"
-        )
-
-
 class Reply(BaseModel):
     """Part of a reply that is used. Other keys are ignored."""
 
@@ -83,13 +77,13 @@ class Reply(BaseModel):
         """Return server content in the form that it must have.
 
         Raises:
-            BadReply: it has another form.
+            ValueError: it has another form.
         """
         try:
             return cls.model_validate(content)
         except ValidationError as error:
             detail = error.errors()[0]
-            raise BadReply(f"{one_line('.'.join(map(str, detail['loc'])))}: {detail['msg']}") from None
+            raise ValueError(f"{one_line('.'.join(map(str, detail['loc'])))}: {detail['msg']}") from None
 
 
 Id = Annotated[int, Field(ge=0, lt=2**31)]
@@ -138,11 +132,11 @@ def read(content: Mapping[str, Any], question: Question) -> Answer:
     """Return the parsed reply to a request.
 
     Raises:
-        BadReply: counts, token ids or log-probabilities do not fit the request.
+        ValueError: counts, token ids or log-probabilities do not fit the request.
     """
     reply, prompt = _Completion.checked(content), question.prompt
     if reply.prompt_tokens != len(prompt) or len(reply.ids) > question.most:
-        raise BadReply(
+        raise ValueError(
             f"{len(prompt)} tokens were sent, {reply.prompt_tokens} by the server's count, and {len(reply.ids)} came back, of at most "
             f"{question.most}"
         )
@@ -152,13 +146,13 @@ def read(content: Mapping[str, Any], question: Question) -> Answer:
     fits = [len(entries), len(reply.written)] == [len(true_ids), len(reply.ids)]
     at_ids = zip(true_ids + reply.ids, candidates_at)
     if not fits or any(token not in logprobs or max(logprobs.values()) < LEAST for token, logprobs in at_ids):
-        raise BadReply("what the server gives are no log-probabilities of the token ids")
+        raise ValueError("what the server gives are no log-probabilities of the token ids")
     ranked = [sorted(logprobs.items(), key=lambda item: (-item[1], item[0])) for logprobs in candidates_at]
     tokens = [best for (best, _), *_ in ranked[: len(true_ids)]] + reply.ids
     logprobs = [of_token[token] for token, of_token in zip(tokens, candidates_at)]
     limited = question.allowed or question.grammar
     if not limited and any(logprob < best - POSITIVE for logprob, ((_, best), *_) in zip(logprobs, ranked)):
-        raise BadReply("the server samples, or penalises repetition: a token is not the likeliest")
+        raise ValueError("the server samples, or penalises repetition: a token is not the likeliest")
     names = {token: scored.decoded_token for entry in entries for token, scored in entry.items()}
     margins = [best - second for (_, best), (_, second), *_ in ranked]
     return Answer(reply.model, Scores(tokens, logprobs, margins), names)

@@ -1,9 +1,8 @@
 """Generator for a model on a server, by token ids.
 
-One request scores the true trace (`prompt_logprobs`). After the first token that differs, or nearly ties, the model writes: one
-request per run, with all tokens so far as the prompt, for a server with prefix caching. The plain loop's cursor verifies all
-replies and feeds certain tokens. Under a constraint, a request's grammar allows the next token's choices and then anything; what
-the constraint allows is kept.
+One request scores the true trace (`prompt_logprobs`). After the first wrong token, or near tie, the model writes: one request per
+run, with all tokens so far as the prompt, for a server with prefix caching. The plain loop's cursor verifies all replies and feeds
+certain tokens. Under a constraint, a grammar allows the next token's choices and then anything; what the constraint allows is kept.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ from remedy.eval.generators.base import (
     predictions,
 )
 from remedy.eval.generators.completions import beginning
-from remedy.eval.generators.connect import connect, try_grammar
 from remedy.eval.generators.row import Proposal, Row
 from remedy.eval.generators.scores import near_tie
-from remedy.eval.generators.server import Server
+from remedy.eval.generators.server import Server, connect, try_grammar
 from remedy.models.context_length import ContextLimit
 from remedy.models.tokenizer import Encoded, TraceTokenizer
 from remedy.settings import UserError
@@ -48,8 +46,6 @@ DECODED = 8.0
 """Cost of a written token, in read tokens: for a 32B model with 32 rows at a time, 1 ms against 0.16 ms."""
 SHORT = round(REQUEST / DECODED)
 """Tokens to request after little of the last reply was kept: they cost as much as a request."""
-CONNECTIONS = 512
-"""Most concurrent requests: more than a server computes at once, and fewer than a process's open files."""
 
 
 class ServedGenerator:
@@ -64,10 +60,7 @@ class ServedGenerator:
             UserError: the server cannot be reached or used.
         """
         self.name, self.backend, self.tokenizer = name, backend, tokenizer
-        self.at_once = min(batch_size, CONNECTIONS)
-        self.applies_grammar = False
-        """Whether the server was seen to apply a grammar."""
-        self.server = Server(backend, self.at_once)
+        self.server = Server(backend, batch_size)
         self.about, self.departure = _run(connect(self.server, tokenizer, name))
         self.limit = self.about.longest and self.about.longest - 1
         setting = "max_model_len, less the token that is written"
@@ -92,7 +85,7 @@ class ServedGenerator:
     async def _generate(
         self, requests: Sequence[Request], options: DecodingOptions, on_written: OnWritten
     ) -> list[ModelOutput]:
-        free = asyncio.Semaphore(self.at_once)
+        free = asyncio.Semaphore(self.server.most)
 
         async def write(number: int, request: Request) -> ModelOutput:
             async with free:
@@ -102,9 +95,8 @@ class ServedGenerator:
 
         try:
             async with self.server.opened():
-                if any(request.start for request in requests) and not self.applies_grammar:
+                if any(request.start for request in requests):
                     await try_grammar(self.server, self.tokenizer)
-                    self.applies_grammar = True
                 return await asyncio.gather(*(write(*numbered) for numbered in enumerate(requests)))
         except UserError as error:
             raise UserError(f"{error}; then give the same command, which goes on from there") from None
@@ -122,11 +114,9 @@ class ServedGenerator:
                 scored += 1
                 row.verify(Proposal([], draft, whole=True), await self.server.score(row.read, draft), tie_bound)
                 continue
-            choices, most = cursor.choices, min(cursor.remaining, reach)
-            if row.undecided and not row.departed:
-                most = 1
-            elif self.about.longest:
-                most = max(1, min(most, self.about.longest - len(row.read)))
+            room = self.about.longest - len(row.read) if self.about.longest else PIECE
+            most = 1 if row.undecided and not row.departed else max(1, min(cursor.remaining, reach, room))
+            choices = cursor.choices
             scores = await self.server.write(row.read, most, cursor.stops, beginning(choices) if choices else "")
             if choices and scores.tokens[0] not in choices:
                 raise UserError(

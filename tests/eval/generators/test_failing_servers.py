@@ -150,7 +150,7 @@ def test_what_cannot_be_evaluated_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     assert refused(served(), tokenizer, model="tinny") == ": serves no model 'tinny'; did you mean 'tiny'?"
     server = served()
     server.script = lambda number, content: lambda reply: reply["choices"][0].pop("token_ids")
-    assert refused(server, tokenizer).startswith("/v1/completions: choices.0.token_ids: Field required: ")
+    assert refused(server, tokenizer).startswith("/v1/completions: choices.0.token_ids: Field required: needed is vLLM")
     assert "out of vocabulary: needed are " in refused(served(), characters)
     other = refused(ContractServer(wider, characters, names=tokenizer), characters)
     assert re.search(r": the tokenizer of tiny is not that of mine: id \d+ is '.*' there, and '.*' here", other)

@@ -13,7 +13,7 @@ from remedy.data_gen.roles import Role
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.generators import DecodingOptions, LoopGenerator, ServedGenerator, make_requests
 from remedy.eval.generators.backend import Backend
-from remedy.eval.generators.completions import BadReply, Question, ask, read
+from remedy.eval.generators.completions import Question, ask, read
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint
@@ -130,10 +130,17 @@ def test_the_command_evaluates_a_hub_model_of_which_only_the_server_has_weights(
 
 @pytest.mark.parametrize(
     "url",
-    ["http://me:secret@here", "http://here?key=secret", "localhost:8000", "http://:80", "http://a\x07b", "http://xn--a"],
+    [
+        "http://me:secret@here",
+        "http://here?key=secret",
+        "localhost:8000",
+        "http://:80",
+        "http://a\x07b",
+        "http://xn--a",
+    ],
 )
 def test_addresses_that_are_none_or_hold_a_key_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="must begin with http:// or https:// and name a host, .* without a password"):
+    with pytest.raises(ValueError, match=r"must begin with http:// or https:// and name a host, .* without a password"):
         Backend.model_validate({"url": url, "model": "tiny"})
 
 
@@ -183,7 +190,7 @@ NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
         (
             SCORED,
             3.0,
-            "logprob: Input should be less than or equal to 0.001: needed is vLLM .* without --logprobs-mode",
+            "logprob: Input should be less than or equal to 0.001",
         ),
         (SCORED, "-1", f"{SCORED}: Input should be a valid number"),
         (f"{CHOICE}.prompt_logprobs.4", _places(7, -30.0), "no log-probabilities of the token ids"),
@@ -194,7 +201,7 @@ NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
         (f"{CHOICE}.token_ids", [], "at least 1 item"),
         (f"{CHOICE}.token_ids", [2**31], "less than 2147483648"),
         (f"{CHOICE}.token_ids", [1, 1], "2 came back, of at most 1"),
-        (f"{CHOICE}.token_ids", None, "valid list: needed is vLLM 0.10.2 or later"),
+        (f"{CHOICE}.token_ids", None, "valid list"),
         (f"{CHOICE}.logprobs", None, "logprobs.top_logprobs: Field required"),
         ("usage.prompt_tokens", 9_999, "tokens were sent, 9999 by the server's count"),
         ("choices", None, "choices.0.token_ids: Field required"),
@@ -204,5 +211,5 @@ NEXT = f"{CHOICE}.logprobs.top_logprobs.0.token_id:287"
 def test_false_values_are_refused(place: str, value: Any, says: str) -> None:
     kept = json.loads(REPLIES.read_text())["replies"]["score"]
     reply = apply_changes(kept["reply"], {place: value})
-    with pytest.raises(BadReply, match=says):
+    with pytest.raises(ValueError, match=says):
         read(reply, Question(kept["content"]["prompt"], kept["content"]["max_tokens"], (), kept["first"]))

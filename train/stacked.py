@@ -197,7 +197,7 @@ class Member(RowTrainer):
         device, decoder = self.args.device, cast(DecoderForCausalLM, self.model)
         note = f"stacked with {count - 1} other seeds"
         if device.type == "cuda":
-            note += ": short convolutions by PyTorch, and no scan by mamba-ssm"
+            note += ": short convolutions by PyTorch"
         kernels = kernels_of(decoder.mixers(), device, DTYPES[self.config.train.precision])
         reason = "seeds are stacked, and each has a loss of its own"
         mixers = {mixer: f"{path}; {note}" for mixer, path in kernels.items()}

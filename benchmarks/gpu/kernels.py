@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from benchmarks.gpu.queue import Cell, Facts
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.kernels import OPERATIONS, TRIALS, Draw, Kernel, Use, load_kernel, refusal
+from remedy.models.kernels import OPERATIONS, TRIALS, Use, refusal
 from remedy.models.mixers import MIXERS, Mixer, find_kernels, kernels_of
 from remedy.models.mixers.short_convolution import ShortConvolution
 
@@ -68,15 +68,13 @@ def _tries(width: int, precision: str) -> list[Cell]:
     """List a cell for each kernel, of every mixer's operations in the forms that it takes; of short convolutions the first alone."""
     found: dict[Any, Cell] = {}
     for mixer in WITH_KERNELS:
-        for use in _uses(_mixer(mixer, width)):
-            inputs = OPERATIONS[use.operation].example(Draw(torch.device("cpu"), torch.float32), *use.widths)
-            for kernel in OPERATIONS[use.operation].kernels:
-                if kernel.path.startswith("fla.") and kernel.takes(*inputs):
-                    name = f"try {kernel.path.rsplit('.', 1)[1]} {'x'.join(map(str, use.widths))} {precision}"
-                    given = {"operation": use.operation, "widths": use.widths, "path": kernel.path}
-                    given |= {"what": "try", "mixer": mixer, "precision": precision}
-                    key = use.operation if use.operation == "short_convolution" else name
-                    found.setdefault(key, Cell(name, given, 150.0, apart=True, together=True))
+        for name, widths in _uses(_mixer(mixer, width)):
+            operation = OPERATIONS[name]
+            if operation.takes(*operation.example(torch.float32, *widths)):
+                cell = f"try {name} {'x'.join(map(str, widths))} {precision}"
+                given = {"what": "try", "mixer": mixer, "operation": name, "widths": widths, "precision": precision}
+                key = name if name == "short_convolution" else cell
+                found.setdefault(key, Cell(cell, given, 150.0, apart=True, together=True))
     return list(found.values())
 
 
@@ -101,19 +99,20 @@ def _device() -> torch.device:
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
-def _try(mixer: str, operation: str, widths: tuple[int, ...], path: str, precision: str) -> Iterator[Facts]:
+def _try(mixer: str, operation: str, widths: tuple[int, ...], precision: str) -> Iterator[Facts]:
     """Say if a kernel computes what its reference does, and how long it took to be compiled, tuned and held to it."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-    use = Use(operation, tuple(widths))
     begin = time.perf_counter()
-    why = refusal(use, _kernel(operation, path), _device(), dtype)
+    why = refusal((operation, tuple(widths)), _device(), dtype)
     took = round(time.perf_counter() - begin, 1)
-    yield {"mixer": mixer, "kernel": path, "precision": precision, "agrees": why is None, "why": why, "took_s": took}
-
-
-def _kernel(operation: str, path: str) -> Kernel:
-    (found,) = (one for one in OPERATIONS[operation].kernels if one.path == path)
-    return found
+    yield {
+        "mixer": mixer,
+        "kernel": operation,
+        "precision": precision,
+        "agrees": why is None,
+        "why": why,
+        "took_s": took,
+    }
 
 
 def _pays(mixer: str, length: int, tokens: int = TOKENS, rounds: int = 10) -> Iterator[Facts]:
@@ -125,8 +124,8 @@ def _pays(mixer: str, length: int, tokens: int = TOKENS, rounds: int = 10) -> It
     by = kernels_of([ours], device, dtype)[mixer]
     yield {"mixer": mixer, "computed_by": by, "found_in_s": round(time.perf_counter() - begin, 1)}
     found = dict(TRIALS)
-    x = Draw(device, dtype).normal(tokens // length, length, 512).requires_grad_()
-    if any(tried.kernels for tried in found.values()):
+    x = torch.randn(tokens // length, length, 512, device=device, dtype=dtype).requires_grad_()
+    if None in found.values():
         yield {"mixer": mixer, "length": length, **_rates("kernels", ours, x, rounds)}
     TRIALS.clear()
     yield {"mixer": mixer, "length": length, **_rates("pytorch", ours, x, rounds)}
@@ -173,7 +172,8 @@ def _carries(mixer: str, lengths: tuple[int, ...] = HORIZONS) -> Iterator[Facts]
         for drive in ("random", "kept") if mixer != "gru" else ("random",):
             far: dict[str, float | str] = {}
             for length in lengths:
-                inputs = _drive(mixer, drive, length, device)
+                with device:
+                    inputs = _drive(mixer, drive, length)
                 exact = _state(mixer, inputs, torch.float64)
                 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
                 try:
@@ -187,69 +187,57 @@ def _carries(mixer: str, lengths: tuple[int, ...] = HORIZONS) -> Iterator[Facts]
             yield {"mixer": mixer, "by": name, "drive": drive, "far": far}
 
 
-def _ways(mixer: str, device: torch.device) -> list[tuple[str, torch.dtype, Kernel | None, bool]]:
-    """Name, precision, kernel and whether products are in TF32."""
-    plain: list[tuple[str, torch.dtype, Kernel | None, bool]] = [("fp32", torch.float32, None, False)]
+def _ways(mixer: str, device: torch.device) -> list[tuple[str, torch.dtype, bool, bool]]:
+    """Name, precision, whether a kernel computes it and whether products are in TF32."""
+    plain = [("fp32", torch.float32, False, False)]
     if device.type != "cuda":
         return plain
-    plain.append(("fp32, products in tf32", torch.float32, None, True))
+    plain.append(("fp32, products in tf32", torch.float32, False, True))
     if mixer == "gru":
-        return [*plain, ("bf16", torch.bfloat16, None, False)]
-    operation, path = KERNEL_OF[mixer]
-    kernel = _kernel(operation, path)
-    exact = _kernel(operation, path.replace("ops.delta_rule.chunk_", "ops.gated_delta_rule.chunk_gated_"))
-    return [*plain, ("bf16 kernel", torch.bfloat16, kernel, False), ("fp32 kernel", torch.float32, exact, False)]
+        return [*plain, ("bf16", torch.bfloat16, False, False)]
+    return [*plain, ("bf16 kernel", torch.bfloat16, True, False), ("fp32 kernel", torch.float32, True, False)]
 
 
-KERNEL_OF = {
-    "deltanet": ("delta_rule", "fla.ops.delta_rule.chunk_delta_rule"),
-    "gated_deltanet": ("delta_rule", "fla.ops.gated_delta_rule.chunk_gated_delta_rule"),
-    "mamba2": ("state_space_duality", "fla.ops.simple_gla.chunk_simple_gla"),
-}
+OPERATION_OF = {"deltanet": "delta_rule", "gated_deltanet": "delta_rule", "mamba2": "state_space_duality"}
 HEADS, SIZE, WRITTEN = 4, 16, 16
 """The study's heads; `kept` drives write a value with each of the first tokens and none afterwards."""
 
 
-def _drive(mixer: str, drive: str, length: int, device: torch.device) -> tuple[Any, ...]:
+def _drive(mixer: str, drive: str, length: int) -> tuple[Any, ...]:
     """Return an operation's inputs. `kept`: swaps of two of the state's axes (delta rules) or flips of its sign (Mamba-2)."""
-    draw = Draw(device, torch.float32)
+    torch.manual_seed(0)
     if mixer == "gru":
-        return (draw.normal(8, length, 64),)
-    early = (torch.arange(length, device=device) < WRITTEN).float()
-    values = draw.normal(1, HEADS, length, SIZE)
+        return (torch.randn(8, length, 64),)
+    early = (torch.arange(length) < WRITTEN).float()
+    values = torch.randn(1, HEADS, length, SIZE)
     if mixer == "mamba2":
-        flips = draw.uniform(1, length, HEADS) < 0.5
+        flips = torch.rand(1, length, HEADS) < 0.5
         kept = torch.where(flips, 20.0, 1e-6)
-        step = F.softplus(2 * draw.normal(1, length, HEADS) - 2) if drive == "random" else kept
+        step = F.softplus(2 * torch.randn(1, length, HEADS) - 2) if drive == "random" else kept
         values = values if drive == "random" else values * early[:, None] / kept.transpose(1, 2)[..., None]
-        b, c = draw.normal(1, length, SIZE), draw.normal(1, length, SIZE)
-        return values.transpose(1, 2), step, -torch.ones(HEADS, device=device), b, c, True, None
-    q = F.normalize(draw.normal(1, HEADS, length, SIZE), dim=-1)
-    k, beta = F.normalize(draw.normal(1, HEADS, length, SIZE), dim=-1), 2 * draw.uniform(1, HEADS, length)
+        b, c = torch.randn(1, length, SIZE), torch.randn(1, length, SIZE)
+        return values.transpose(1, 2), step, -torch.ones(HEADS), b, c, True, None
+    q = F.normalize(torch.randn(1, HEADS, length, SIZE), dim=-1)
+    k, beta = F.normalize(torch.randn(1, HEADS, length, SIZE), dim=-1), 2 * torch.rand(1, HEADS, length)
     if drive == "kept":
-        pairs = draw.uniform(1, HEADS, length, SIZE).topk(2, -1).indices
-        swaps = torch.zeros_like(k).scatter(-1, pairs, torch.tensor([1.0, -1.0], device=device).expand(pairs.shape))
+        pairs = torch.rand(1, HEADS, length, SIZE).topk(2, -1).indices
+        swaps = torch.zeros_like(k).scatter(-1, pairs, torch.tensor([1.0, -1.0]).expand(pairs.shape))
         k = torch.where(early[:, None] > 0, k, swaps / 2**0.5)
         values, beta = values * early[:, None], torch.where(early > 0, beta, 2.0)
-    decay = (
-        -0.3 * draw.uniform(1, HEADS, length)
-        if drive == "random"
-        else torch.full((1, HEADS, length), -1e-4, device=device)
-    )
+    decay = -0.3 * torch.rand(1, HEADS, length) if drive == "random" else torch.full((1, HEADS, length), -1e-4)
     return q, k, values, beta, decay if mixer == "gated_deltanet" else None, None
 
 
 @torch.no_grad()
-def _state(mixer: str, inputs: tuple[Any, ...], dtype: torch.dtype, kernel: Kernel | None = None) -> Tensor:
+def _state(mixer: str, inputs: tuple[Any, ...], dtype: torch.dtype, kernel: bool = False) -> Tensor:
     """Return the last state as a precision computes it; a kernel takes what it reads in that precision, and keys in float32."""
     if mixer == "gru":
         torch.manual_seed(0)
         rnn = nn.GRU(64, 64, batch_first=True).to(inputs[0].device, dtype)
         state: Tensor = rnn(inputs[0].to(dtype))[1]
         return state
-    if kernel is None:
-        given = [x.to(dtype) if isinstance(x, Tensor) else x for x in inputs]
-        return OPERATIONS[KERNEL_OF[mixer][0]].reference(*given)[1]
+    operation = OPERATIONS[OPERATION_OF[mixer]]
+    if not kernel:
+        return operation.reference(*(x.to(dtype) if isinstance(x, Tensor) else x for x in inputs))[1]
     lower = {2} if mixer != "mamba2" else {0, 3, 4}  # values; inputs and both maps
-    given = [x.to(dtype) if n in lower else x for n, x in enumerate(inputs)]
-    return load_kernel(kernel)(*given)[1]
+    return operation.kernel(*(x.to(dtype) if n in lower else x for n, x in enumerate(inputs)))[1]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
+import httpx
 from pydantic import Field, field_validator
 
 from remedy.settings import Settings
@@ -30,15 +29,13 @@ class Backend(Settings):
     @classmethod
     def _plain(cls, value: str) -> str:
         try:
-            url = urlsplit(value.strip())
-            if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
-                raise ValueError
-        except ValueError:
+            url = httpx.URL(value.strip())
+            plain = url.scheme in ("http", "https") and url.host and not (url.userinfo or url.query or url.fragment)
+        except (httpx.InvalidURL, UnicodeError):  # the second if the host is no domain name
+            plain = False
+        if not plain:
             raise ValueError(
-                "must begin with http:// or https:// and name a host, such as http://localhost:8000"
-            ) from None
-        if url.username or url.password or url.query or url.fragment:
-            raise ValueError(
-                f"must not hold a password or a key, which records would repeat: set {KEY} in the environment"
+                "must begin with http:// or https:// and name a host, such as http://localhost:8000, without a password or a key, "
+                f"which records would repeat: set {KEY} in the environment"
             )
         return value.strip().rstrip("/").removesuffix("/v1").rstrip("/")

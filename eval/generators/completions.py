@@ -8,22 +8,24 @@ prompt: under a grammar the removed probability is unknown.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from heapq import nlargest
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
 
 from remedy.eval.generators.scores import Scores
 from remedy.messages import one_line
-from remedy.settings import UserError
 
 PATH = "/v1/completions"
 LIKELIEST = 2
 """Number of likeliest tokens requested at each position: the best one and its margin."""
-GREEDY = {"temperature": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Penalties apply to greedy decoding too. Without these values a server may take them from the model's generation_config.json."""
-TOKENS = {
+SETTINGS = {
+    # Penalties apply to greedy decoding too. Without these values a server may take them from generation_config.json.
+    "temperature": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    # Every token is sent and returned by its id, unchanged.
     "ignore_eos": True,  # the end of text is in `stops` wherever it ends a run
     "skip_special_tokens": False,
     "spaces_between_special_tokens": False,
@@ -32,12 +34,15 @@ TOKENS = {
     "return_tokens_as_token_ids": True,
     "logprobs": LIKELIEST,
 }
-"""Send and return every token by its id, unchanged."""
+CURE = (
+    "needed is vLLM 0.10.2 or later, asked with nothing between that changes requests or replies, without --logprobs-mode, and "
+    f"with --max-logprobs of {LIKELIEST} or more"
+)
+"""What to do about a reply that lacks required content or contradicts itself."""
 POSITIVE = 1e-3
 """Largest log-probability that rounding may give to a probability of 1."""
 LEAST = -math.log(2**31)
-"""Smallest log-probability of the likeliest token: no vocabulary has more than 2**31 tokens."""
-FORM = f"vLLM gives ids from 0.10.2 on, and log-probabilities unless it has --logprobs-mode or --max-logprobs below {LIKELIEST}"
+"""Smallest log-probability of the likeliest of 2**31 tokens, more than a vocabulary has. Logits may be smaller."""
 
 
 class Question(NamedTuple):
@@ -62,24 +67,29 @@ class Answer(NamedTuple):
     names: Mapping[int, str]
 
 
-class BadReply(UserError):
-    """Reply that lacks required content or contradicts itself."""
-
-
 class Reply(BaseModel):
     """Part of a reply that is used. Other keys are ignored."""
 
     model_config = ConfigDict(strict=True)
 
+    @classmethod
+    def checked(cls, content: Mapping[str, Any]) -> Self:
+        """Return server content in the form that it must have.
 
-T = TypeVar("T", bound=Reply)
+        Raises:
+            ValueError: it has another form.
+        """
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            detail = error.errors()[0]
+            raise ValueError(f"{one_line('.'.join(map(str, detail['loc'])))}: {detail['msg']}") from None
+
+
 Id = Annotated[int, Field(ge=0, lt=2**31)]
+NamedId = Annotated[Id, BeforeValidator(lambda name: int(name.removeprefix("token_id:")))]
 Logprob = Annotated[float, Field(le=POSITIVE)]
 Likeliest = Field(min_length=LIKELIEST)
-
-
-def _id(name: str) -> int:
-    return int(name.removeprefix("token_id:"))
 
 
 class _Scored(Reply):
@@ -87,85 +97,66 @@ class _Scored(Reply):
     decoded_token: str
 
 
-class _Logprobs(Reply):
-    top_logprobs: list[Annotated[dict[Annotated[Id, BeforeValidator(_id)], Logprob], Likeliest]]
-
-
-class _Choice(Reply):
-    index: Literal[0]
-    token_ids: Annotated[list[Id], Field(min_length=1)]
-    logprobs: _Logprobs
-    prompt_logprobs: list[Annotated[dict[Annotated[Id, Strict(False)], _Scored], Likeliest] | None] | None = None
-
-
-class _Usage(Reply):
-    prompt_tokens: int
-    completion_tokens: int
-
-
 class _Completion(Reply):
     model: str
-    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
-    usage: _Usage
-
-
-def checked(form: type[T], content: Any, cure: str) -> T:
-    """Return server content in the form that it must have.
-
-    Raises:
-        BadReply: it has another form.
-    """
-    try:
-        return form.model_validate(content)
-    except ValidationError as error:
-        detail = error.errors()[0]
-        raise BadReply(f"{one_line('.'.join(map(str, detail['loc'])))}: {detail['msg']}: {cure}") from None
+    choices: list[Any] = Field(max_length=1)
+    index: Literal[0] = Field(validation_alias=AliasPath("choices", 0, "index"))
+    prompt_tokens: int = Field(validation_alias=AliasPath("usage", "prompt_tokens"))
+    completion_tokens: int = Field(validation_alias=AliasPath("usage", "completion_tokens"))
+    ids: list[Id] = Field(min_length=1, validation_alias=AliasPath("choices", 0, "token_ids"))
+    written: list[Annotated[dict[NamedId, Logprob], Likeliest]] = Field(
+        validation_alias=AliasPath("choices", 0, "logprobs", "top_logprobs")
+    )
+    scored: list[Annotated[dict[Annotated[Id, Strict(False)], _Scored], Likeliest] | None] | None = Field(
+        default=None, validation_alias=AliasPath("choices", 0, "prompt_logprobs")
+    )
 
 
 def ask(model: str, question: Question) -> dict[str, Any]:
     """Return the JSON content of a request."""
     prompt, most, stops, first, allowed, grammar = question
-    content = {"model": model, "prompt": prompt, "max_tokens": most, "stop_token_ids": list(stops)}
-    scored = {} if first is None else {"prompt_logprobs": LIKELIEST}
-    limits = ({"allowed_token_ids": list(allowed)} if allowed else {}) | (
-        {"structured_outputs": {"grammar": grammar}} if grammar else {}
-    )
-    return content | GREEDY | TOKENS | scored | limits
+    content = {"model": model, "prompt": prompt, "max_tokens": most, "stop_token_ids": list(stops), **SETTINGS}
+    if first is not None:
+        content["prompt_logprobs"] = LIKELIEST
+    if allowed:
+        content["allowed_token_ids"] = list(allowed)
+    if grammar:
+        content["structured_outputs"] = {"grammar": grammar}
+    return content
 
 
-def read(reply: Mapping[str, Any], question: Question) -> Answer:
+def beginning(ids: Iterable[int]) -> str:
+    """Return a grammar, in llguidance's Lark: one of these tokens, then any."""
+    first = " | ".join(f"<[{token}]>" for token in ids)
+    return f"%llguidance {{}}\nstart: first rest\nfirst: {first}\nrest: | rest <[*]>\n"
+
+
+def read(content: Mapping[str, Any], question: Question) -> Answer:
     """Return the parsed reply to a request.
 
     Raises:
-        BadReply: counts, token ids or log-probabilities do not fit the request.
+        ValueError: counts, token ids or log-probabilities do not fit the request.
     """
-    whole = checked(_Completion, reply, FORM)
-    choice, usage, prompt = whole.choices[0], whole.usage, question.prompt
-    first = len(prompt) if question.first is None else question.first
-    ids, written = choice.token_ids, choice.logprobs.top_logprobs
-    scored = [candidates or {} for candidates in (choice.prompt_logprobs or [])[first:]]
-    counts = usage.prompt_tokens, len(scored), usage.completion_tokens, len(written)
-    if counts != (len(prompt), len(prompt) - first, len(ids), len(ids)) or len(ids) > question.most:
-        raise BadReply(
-            f"{len(prompt)} tokens were sent and {len(ids)} came back, of at most {question.most}; by the server's count {counts[0]} "
-            f"were read and {counts[2]} written, and it gives the log-probabilities of {counts[1]} and {counts[3]}: something between "
-            f"adds, cuts or strips tokens, without which a trace cannot be read: ask the server itself; {FORM}"
+    reply, prompt = _Completion.checked(content), question.prompt
+    if reply.prompt_tokens != len(prompt) or len(reply.ids) > question.most:
+        raise ValueError(
+            f"{len(prompt)} tokens were sent, {reply.prompt_tokens} by the server's count, and {len(reply.ids)} came back, of at most "
+            f"{question.most}"
         )
-    candidates_at = [{token: entry.logprob for token, entry in candidates.items()} for candidates in scored] + written
-    if any(token not in candidates for token, candidates in zip(prompt[first:] + ids, candidates_at)):
-        raise BadReply("the log-probabilities are not those of the token ids: something between changes tokens")
-    tokens = [
-        min(candidates, key=lambda token: (-candidates[token], token)) for candidates in candidates_at[: len(scored)]
-    ] + ids
-    logprobs = [candidates[token] for token, candidates in zip(tokens, candidates_at)]
-    likeliest = [nlargest(2, candidates.values()) for candidates in candidates_at]
-    if not (question.allowed or question.grammar):
-        if any(logprob < best - POSITIVE for logprob, (best, _) in zip(logprobs, likeliest)):
-            raise BadReply(
-                "the model wrote a token that is not the likeliest: the server samples, or penalises repetition, though it is asked "
-                "not to"
-            )
-        if min(logprobs) < LEAST - POSITIVE:
-            raise BadReply(f"what the server gives are no log-probabilities: {FORM}")
-    names = {token: entry.decoded_token for candidates in scored for token, entry in candidates.items()}
-    return Answer(whole.model, Scores(tokens, logprobs, [best - next_best for best, next_best in likeliest]), names)
+    true_ids = [] if question.first is None else prompt[question.first :]
+    entries = [entry or {} for entry in (reply.scored or [])[len(prompt) - len(true_ids) :]]
+    candidates_at = [{token: scored.logprob for token, scored in entry.items()} for entry in entries] + reply.written
+    counts = len(entries), len(reply.written), reply.completion_tokens
+    fits = counts == (len(true_ids), len(reply.ids), len(reply.ids))
+    at_ids = zip(true_ids + reply.ids, candidates_at)
+    if not fits or any(token not in logprobs or max(logprobs.values()) < LEAST for token, logprobs in at_ids):
+        raise ValueError("what the server gives are no log-probabilities of the token ids")
+    ranked = [sorted(logprobs.items(), key=lambda item: (-item[1], item[0])) for logprobs in candidates_at]
+    tokens = [best for (best, _), *_ in ranked[: len(true_ids)]] + reply.ids
+    logprobs = [of_token[token] for token, of_token in zip(tokens, candidates_at)]
+    limited = question.allowed or question.grammar
+    if not limited and any(logprob < best - POSITIVE for logprob, ((_, best), *_) in zip(logprobs, ranked)):
+        raise ValueError("the server samples, or penalises repetition: a token is not the likeliest")
+    names = {token: scored.decoded_token for entry in entries for token, scored in entry.items()}
+    margins = [best - second for (_, best), (_, second), *_ in ranked]
+    return Answer(reply.model, Scores(tokens, logprobs, margins), names)

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from remedy.models.kernels import TRIALS, KernelTrial, Use, try_kernels
+from remedy.models.kernels import LIBRARY, TRIALS, UNTRIED, Use, try_kernels
 from remedy.models.mixers import attention, deltanet, mamba, path_attention, rnn, rwkv7  # noqa: F401 (they register themselves)
 from remedy.models.mixers.base import MIXERS, Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
@@ -36,7 +36,7 @@ def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype
     names = {mixer: name for name, mixer in MIXERS.items()}
     paths_of: dict[str, dict[str, None]] = {}  # mixers of one name may have different widths
     for layer in layers:
-        parts = [f"{use.operation} by {_path(use, device, dtype)}" for use in _uses(layer)]
+        parts = [f"{use[0]} by {_path(use, device, dtype)}" for use in _uses(layer)]
         paths_of.setdefault(names[type(layer)], {})[", ".join(parts) or layer.own_path(device, dtype)] = None
     return {name: "; ".join(paths) for name, paths in paths_of.items()}
 
@@ -51,15 +51,10 @@ def _uses(mixer: Mixer) -> Iterator[Use]:
 def _path(use: Use, device: torch.device, dtype: torch.dtype) -> str:
     if device.type != "cuda":
         return "PyTorch (no CUDA device)"
-    trial = TRIALS.get((use.operation, device.type, dtype, use.widths), KernelTrial((), ("kernels were not tried",)))
-    if not trial.kernels:
-        return f"PyTorch ({'; '.join(trial.refusals)})"
-    module = trial.kernels[0][0].path.rsplit(".", 1)[0]
-    return f"{module}{_version(module.split('.')[0])}"
-
-
-def _version(package: str) -> str:
+    refusal = TRIALS.get((use, device.type, dtype), UNTRIED)
+    if refusal is not None:
+        return f"PyTorch ({refusal})"
     try:
-        return f" {version({'fla': 'flash-linear-attention'}.get(package, package))}"
-    except PackageNotFoundError:
-        return ""
+        return f"{LIBRARY} {version(LIBRARY)}"
+    except PackageNotFoundError:  # its folder alone is on the search path
+        return LIBRARY

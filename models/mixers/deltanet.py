@@ -16,14 +16,13 @@ Letters: `q`, `k`, `v`, `beta`, `g` log decay. Shapes: B batch, H heads, T time,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
+from remedy.models.kernels import OPERATIONS, Operation, Use, compute
 from remedy.models.mixers.base import MIXERS, Mixer, in_chunks, step_bias
 from remedy.models.mixers.short_convolution import ShortConvolution
 
@@ -143,29 +142,28 @@ def _rounded(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Ten
     return q, k, v, beta
 
 
-def _product(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    n = k.shape[2] // q.shape[2]
-    query, key, value, rates = _rounded(q, k, v, beta)
-    decay = g.transpose(1, 2).contiguous() if g is not None else None
+def _fast(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state: Tensor | None) -> Any:
+    """Call the kernel of the form: products of steps, the plain rule, or the gated one, which alone takes float32."""
+    n, exact = k.shape[2] // q.shape[2], v.dtype == torch.float32
     options = {"scale": 1.0, "initial_state": state, "output_final_state": True}
-    y, last = function(query, key, value, decay, rates, num_householder=n, **options)
-    return y.transpose(1, 2), last
+    if n > 1 and not exact:
+        from fla.ops.gated_delta_product import chunk_gated_delta_product
 
-
-def _plain(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    n = k.shape[2] // q.shape[2]
-    query, key, value, rates = _rounded(*_steps_as_tokens(q, k, v, beta, None)[:4])
-    y, last = function(query, key, value, rates, scale=1.0, initial_state=state, output_final_state=True)
-    return y[:, n - 1 :: n].transpose(1, 2), last
-
-
-def _decaying(function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Any, state: Any) -> Any:
-    """Call the gated kernel, which without g computes the plain rule also in float32."""
-    n = k.shape[2] // q.shape[2]
+        query, key, value, rates = _rounded(q, k, v, beta)
+        decay = g.transpose(1, 2).contiguous() if g is not None else None
+        y, last = chunk_gated_delta_product(query, key, value, decay, rates, num_householder=n, **options)
+        return y.transpose(1, 2), last
     q, k, v, beta, g = _steps_as_tokens(q, k, v, beta, g)
     query, key, value, rates = _rounded(q, k, v, beta)
-    decay = g.transpose(1, 2).float().contiguous() if g is not None else torch.zeros_like(rates)
-    y, last = function(query, key, value, decay, rates, scale=1.0, initial_state=state, output_final_state=True)
+    if g is None and not exact:
+        from fla.ops.delta_rule import chunk_delta_rule
+
+        y, last = chunk_delta_rule(query, key, value, rates, **options)
+    else:
+        from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+
+        decay = g.transpose(1, 2).float().contiguous() if g is not None else torch.zeros_like(rates)
+        y, last = chunk_gated_delta_rule(query, key, value, decay, rates, **options)
     return y[:, n - 1 :: n].transpose(1, 2), last
 
 
@@ -178,28 +176,19 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None, state
     return q.shape[2] > 1 and max(k.shape[-1], v.shape[-1]) <= WIDEST
 
 
-def _example(draw: Draw, keys: int, values: int, n: int, gated: int) -> tuple[Any, ...]:
-    q, k = (
-        F.normalize(draw.normal(1, 2, steps, keys, dtype=torch.float32), dim=-1)
-        for steps in (STEPS // n, STEPS // n * n)
-    )
-    v, beta = draw.normal(1, 2, k.shape[2], values), draw.uniform(1, 2, k.shape[2])
-    return q, k, v, beta, -0.3 * draw.uniform(1, 2, q.shape[2]) if gated else None, None
+def _example(dtype: torch.dtype, keys: int, values: int, n: int, gated: int) -> tuple[Any, ...]:
+    steps = STEPS // n
+    q, k = (F.normalize(torch.randn(1, 2, count, keys), dim=-1) for count in (steps, steps * n))
+    v, beta = torch.randn(1, 2, steps * n, values, dtype=dtype), torch.rand(1, 2, steps * n)
+    return q, k, v, beta, -0.3 * torch.rand(1, 2, steps) if gated else None, None
 
 
 OPERATIONS["delta_rule"] = Operation(
     reference=_reference,
     widths=lambda q, k, v, beta, g, state: (k.shape[-1], v.shape[-1], k.shape[2] // q.shape[2], int(g is not None)),
     example=_example,
-    kernels=(
-        Kernel(
-            "fla.ops.gated_delta_product.chunk_gated_delta_product",
-            _product,
-            lambda q, k, v, *rest: _fits(q, k, v, *rest) and k.shape[2] > q.shape[2],
-        ),
-        Kernel("fla.ops.delta_rule.chunk_delta_rule", _plain, lambda *inputs: _fits(*inputs) and inputs[4] is None),
-        Kernel("fla.ops.gated_delta_rule.chunk_gated_delta_rule", _decaying, _fits),
-    ),
+    kernel=_fast,
+    takes=_fits,
 )
 
 
@@ -272,7 +261,7 @@ class DeltaNet(Mixer):
         return self.out_proj(y)
 
     def operations(self) -> list[Use]:
-        return [Use("delta_rule", (*self.head_dims, self.num_householder, int(self.gated)))]
+        return [("delta_rule", (*self.head_dims, self.num_householder, int(self.gated)))]
 
     def state_floats(self) -> tuple[int, int]:
         return self.heads * self.head_dims[0] * self.head_dims[1], 0

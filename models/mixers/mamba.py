@@ -68,7 +68,7 @@ class Mamba(Mixer):
         return [self.dt_proj]
 
     def operations(self) -> list[Use]:
-        return [Use("selective_scan", (*self.A_log.shape, int(self.signed)))]
+        return [("selective_scan", (*self.A_log.shape, int(self.signed)))]
 
     def state_floats(self) -> tuple[int, int]:
         return self.A_log.numel(), 0
@@ -112,7 +112,7 @@ class Mamba2(Mixer):
         return self.out_proj(self.norm(y * F.silu(gate)))
 
     def operations(self) -> list[Use]:
-        return [Use("state_space_duality", (self.heads, self.sizes[0] // self.heads, self.sizes[-1], int(self.signed)))]
+        return [("state_space_duality", (self.heads, self.sizes[0] // self.heads, self.sizes[-1], int(self.signed)))]
 
     def state_floats(self) -> tuple[int, int]:
         return self.sizes[0] * self.sizes[-1], 0

@@ -11,14 +11,13 @@ Shapes: B batch, H heads, T time, P earlier tokens, K and V a head's key and val
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
+from remedy.models.kernels import OPERATIONS, Operation, Use, compute
 from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
 from remedy.models.mixers.short_convolution import ShortConvolution
 
@@ -77,7 +76,7 @@ class PaTHAttention(Mixer):
         return self.out_proj(y.to(x.dtype).transpose(1, 2).flatten(2))
 
     def operations(self) -> list[Use]:
-        return [Use("path_attention", (self.head_dim,))]
+        return [("path_attention", (self.head_dim,))]
 
     def state_floats(self) -> tuple[int, int]:
         return 0, 2 * self.heads * self.head_dim
@@ -137,16 +136,16 @@ def attend_chunked(
     return torch.cat(outputs, 2)[:, :, :steps], keys[:, :, : past + steps]
 
 
-def _parallel(
-    function: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *_: Any
-) -> tuple[Tensor, Tensor]:
+def _parallel(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     """Call the kernel, with time before heads.
 
     It holds w in float16 between chunks; for wide heads in float32 its error exceeds the limit.
     """
+    from fla.ops.path_attn import parallel_path_attn
+
     q, k, v = (x.to(v.dtype).transpose(1, 2).contiguous() for x in (q, k, v))
     w, beta = (x.float().transpose(1, 2).contiguous() for x in (w, beta))
-    y, keys = function(q, k, v, w, beta, use_cache=True)
+    y, keys = parallel_path_attn(q, k, v, w, beta, use_cache=True)
     return y.transpose(1, 2), keys.transpose(1, 2).float()
 
 
@@ -154,15 +153,16 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, keys: Any, v
     return q.shape[2] > 1 and keys is None and q.shape[-1] in WIDTHS and v.shape[-1] in WIDTHS
 
 
-def _example(draw: Draw, width: int) -> tuple[Any, ...]:
-    q, k, v = (draw.normal(1, 1, STEPS, width) for _ in range(3))
-    w = F.normalize(draw.normal(1, 1, STEPS, width, dtype=torch.float32), dim=-1)
-    return q, k, v, w, 2 * draw.uniform(1, 1, STEPS), None, None, None
+def _example(dtype: torch.dtype, width: int) -> tuple[Any, ...]:
+    q, k, v = (torch.randn(1, 1, STEPS, width, dtype=dtype) for _ in range(3))
+    w = F.normalize(torch.randn(1, 1, STEPS, width), dim=-1)
+    return q, k, v, w, 2 * torch.rand(1, 1, STEPS), None, None, None
 
 
 OPERATIONS["path_attention"] = Operation(
     reference=attend_chunked,
     widths=lambda q, k, v, *rest: (k.shape[-1],),
     example=_example,
-    kernels=(Kernel("fla.ops.path_attn.parallel_path_attn", _parallel, _fits),),
+    kernel=_parallel,
+    takes=_fits,
 )

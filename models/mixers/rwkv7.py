@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, compute
+from remedy.models.kernels import OPERATIONS, Operation, Use, compute
 from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class RWKV7(Mixer):
         return [part for lora in (self.w_lora, self.a_lora, self.g_lora) for part in (lora.down, lora.up)]
 
     def operations(self) -> list[Use]:
-        return [Use("wkv", (self.head_dim, self.head_dim))]
+        return [("wkv", (self.head_dim, self.head_dim))]
 
     def state_floats(self) -> tuple[int, int]:
         return self.heads * self.head_dim**2, 0
@@ -217,13 +217,13 @@ def _reference(
     return (wkv_recurrent if k.shape[2] == 1 else wkv_chunked)(r, g, k, v, a, b, state)
 
 
-def _chunk(
-    function: Callable[..., Any], r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Any
-) -> Any:
+def _chunk(r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Any) -> Any:
+    from fla.ops.rwkv7 import chunk_rwkv7
+
     parts = [x.to(v.dtype).transpose(1, 2).contiguous() for x in (r, k, v, a, b)]
     decay = g.float().transpose(1, 2).contiguous()
     options = {"scale": 1.0, "initial_state": state, "output_final_state": True, "lower_bound": LOWEST}
-    y, last = function(parts[0], decay, *parts[1:], **options)
+    y, last = chunk_rwkv7(parts[0], decay, *parts[1:], **options)
     return y.transpose(1, 2), last
 
 
@@ -231,16 +231,17 @@ def _fits(r: Tensor, g: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, stat
     return k.shape[2] > 1 and max(k.shape[-1], v.shape[-1]) <= WIDEST
 
 
-def _example(draw: Draw, keys: int, values: int) -> tuple[Any, ...]:
-    removed = F.normalize(draw.normal(1, 2, STEPS, keys, dtype=torch.float32), dim=-1)
-    g, rate = LOWEST * draw.uniform(1, 2, STEPS, keys), draw.uniform(1, 2, STEPS, keys)
-    r, k = draw.normal(1, 2, STEPS, keys), draw.normal(1, 2, STEPS, keys)
-    return r, g, k, draw.normal(1, 2, STEPS, values), -removed, removed * rate, None
+def _example(dtype: torch.dtype, keys: int, values: int) -> tuple[Any, ...]:
+    removed = F.normalize(torch.randn(1, 2, STEPS, keys), dim=-1)
+    g, rate = LOWEST * torch.rand(1, 2, STEPS, keys), torch.rand(1, 2, STEPS, keys)
+    r, k = (torch.randn(1, 2, STEPS, keys, dtype=dtype) for _ in range(2))
+    return r, g, k, torch.randn(1, 2, STEPS, values, dtype=dtype), -removed, removed * rate, None
 
 
 OPERATIONS["wkv"] = Operation(
     reference=_reference,
     widths=lambda r, g, k, v, a, b, state: (k.shape[-1], v.shape[-1]),
     example=_example,
-    kernels=(Kernel("fla.ops.rwkv7.chunk_rwkv7", _chunk, _fits),),
+    kernel=_chunk,
+    takes=_fits,
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, Use, kernel
+from remedy.models.kernels import OPERATIONS, Operation, Use, kernel
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
@@ -39,7 +38,7 @@ class ShortConvolution(nn.Module):
         return _convolved(window, weight, bias, self.activation)
 
     def operations(self) -> list[Use]:
-        return [Use("short_convolution", (self.conv1d.out_channels, self.kernel, int(self.activation is not None)))]
+        return [("short_convolution", (self.conv1d.out_channels, self.kernel, int(self.activation is not None)))]
 
 
 def _reference(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
@@ -59,17 +58,10 @@ def _convolved(window: Tensor, weight: Tensor, bias: Tensor, activation: Activat
     return F.silu(mixed) if activation == "silu" else mixed
 
 
-def _compiled(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    dtype, x = x.dtype, x.transpose(1, 2)
-    # Its channels-last form needs counts and strides divisible by 8.
-    if x.shape[1] % 8 or x.stride(0) % 8 or x.stride(2) % 8:
-        x = x.contiguous()
-    y: Tensor = function(x, weight.to(dtype), bias.to(dtype), activation=activation)
-    return y.transpose(1, 2)
+def _fast(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+    from fla.modules.causal_conv1d import causal_conv1d
 
-
-def _triton(function: Callable[..., Any], x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    y: Tensor = function(x.contiguous(), weight.to(x.dtype), bias.to(x.dtype), activation=activation)[0]
+    y: Tensor = causal_conv1d(x.contiguous(), weight.to(x.dtype), bias.to(x.dtype), activation=activation)[0]
     return y
 
 
@@ -77,9 +69,10 @@ def _is_sequence(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation
     return x.shape[1] > 1
 
 
-def _example(draw: Draw, channels: int, kernel: int, activated: int) -> tuple[Any, ...]:
-    x = draw.normal(1, 128, channels + 4)[..., :channels]  # part of a projection, as in the state-space mixers
-    weight, bias = draw.normal(channels, kernel), draw.normal(channels)
+def _example(dtype: torch.dtype, channels: int, kernel: int, activated: int) -> tuple[Any, ...]:
+    # The input is part of a projection, as in the state-space mixers.
+    x = torch.randn(1, 128, channels + 4, dtype=dtype)[..., :channels]
+    weight, bias = torch.randn(channels, kernel, dtype=dtype), torch.randn(channels, dtype=dtype)
     return x, weight, bias, "silu" if activated else None
 
 
@@ -87,8 +80,6 @@ OPERATIONS["short_convolution"] = Operation(
     reference=_reference,
     widths=lambda x, weight, bias, activation: (*weight.shape, int(activation is not None)),
     example=_example,
-    kernels=(
-        Kernel("causal_conv1d.causal_conv1d_fn", _compiled, _is_sequence),
-        Kernel("fla.modules.causal_conv1d.causal_conv1d", _triton, _is_sequence),
-    ),
+    kernel=_fast,
+    takes=_is_sequence,
 )

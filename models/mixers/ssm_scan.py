@@ -7,7 +7,6 @@ time, D channels, H heads, P channels of a head, N state dimension, S a chunk's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,12 +14,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from remedy.models.kernels import OPERATIONS, Draw, Kernel, Operation, compute
+from remedy.models.kernels import OPERATIONS, Operation, compute
 from remedy.models.mixers.base import in_chunks
 
 CHUNK = 64
-WIDEST = 256
-"""Largest state dimension of mamba-ssm's kernels."""
 ELEMENTS = 1 << 26
 """Numbers of a state over all tokens in one call of the elementwise scan: 256 MiB per tensor."""
 STEPS = 128
@@ -79,8 +76,7 @@ def selective_scan(
 ) -> tuple[Tensor, Tensor]:
     """Compute Mamba's scan by a kernel or in PyTorch.
 
-    u, step (B, T, D), a (D, N) or (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state, without
-    gradient from mamba-ssm's kernel.
+    u, step (B, T, D), a (D, N) or (B, 1, D, N), b, c (B, T, N), state (B, D, N). Returns y (B, T, D) and the last state.
     """
     if u.shape[1] > 1:
         result: tuple[Tensor, Tensor] = compute("selective_scan", u.dtype, u, step, a, b, c, signed, state)
@@ -155,24 +151,19 @@ def chunked_duality(
     return y.flatten(2, 3)[:, :, :steps].transpose(1, 2), state
 
 
-# Kernels of other packages have no negative transitions. With s_t the product of the signs up to t, s_t h_t has the transition |a_t|
-# and the input s_t x_t, and outputs are multiplied by s_t again.
-
-
-def _mamba(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, *_: Any) -> Any:
-    # In float32, which costs no speed: mamba-ssm uses no tensor cores.
-    first, second, third, fourth = (x.float().transpose(1, 2).contiguous() for x in (u, step, b, c))
-    y, last = function(first, second, a.contiguous(), third, fourth, return_last_state=True)
-    return y.transpose(1, 2), last
+# Kernels have no negative transitions. With s_t the product of the signs up to t, s_t h_t has the transition |a_t| and the input
+# s_t x_t, and outputs are multiplied by s_t again.
 
 
 def _elementwise(
-    function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
+    u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
 ) -> tuple[Tensor, Tensor]:
     """Scan every number of the state on its own, h_t = a_t h_{t-1} + x_t.
 
     To save memory, groups of channels are recomputed in the backward pass.
     """
+    from fla.ops.hgrn import fused_recurrent_hgrn
+
     u, step, b, c = (x.float() for x in (u, step, b, c))
     channels = max(1, min(u.shape[-1], ELEMENTS // (u.shape[0] * u.shape[1] * a.shape[-1])))
     states = [None] * u.shape[-1] if state is None else state.split(channels, dim=1)
@@ -182,7 +173,7 @@ def _elementwise(
         added = (step * u)[..., None] * b[:, :, None, :]
         start = state.flatten(1).contiguous() if state is not None else None
         signs = sign.cumprod(1) if sign is not None else torch.ones((), device=u.device)
-        h, _ = function((signs * added).flatten(2), exponent.flatten(2), start, output_final_state=False)
+        h, _ = fused_recurrent_hgrn((signs * added).flatten(2), exponent.flatten(2), start, output_final_state=False)
         h = signs * h.unflatten(2, a.shape[-2:])
         return (h @ c[:, :, :, None]).squeeze(-1), h[:, -1]
 
@@ -192,15 +183,12 @@ def _elementwise(
     return torch.cat([y for y, _ in parts], -1), torch.cat([last for _, last in parts], 1)
 
 
-def _duality(function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, *_: Any) -> Any:
-    y, last = function(u, step, a, b[:, :, None], c[:, :, None], chunk_size=256, return_final_states=True)
-    return y, last.transpose(-1, -2)
-
-
 def _simple_attention(
-    function: Callable[..., Any], u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
+    u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any
 ) -> tuple[Tensor, Tensor]:
     """Compute linear attention with queries c, keys b, values step times u."""
+    from fla.ops.simple_gla import chunk_simple_gla
+
     exponent, sign = log_transition(step * a, signed)
     values, signs = step[..., None] * u, None
     if sign is not None:
@@ -208,7 +196,7 @@ def _simple_attention(
         values = signs[..., None] * values
     keys, queries = (x[:, :, None].expand(-1, -1, u.shape[2], -1).to(u.dtype).contiguous() for x in (b, c))
     options = {"scale": 1.0, "initial_state": state, "output_final_state": True}
-    y, last = function(queries, keys, values.to(u.dtype).contiguous(), exponent.float().contiguous(), **options)
+    y, last = chunk_simple_gla(queries, keys, values.to(u.dtype).contiguous(), exponent.float().contiguous(), **options)
     return (y, last) if signs is None else (signs[..., None] * y, signs[:, -1, :, None, None] * last)
 
 
@@ -216,36 +204,28 @@ def _is_sequence(u: Tensor, *rest: Any) -> bool:
     return u.shape[1] > 1
 
 
-def _fits_mamba(u: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, signed: bool, state: Any) -> bool:
-    return u.shape[1] > 1 and a.ndim <= 2 and not signed and state is None and b.shape[-1] <= WIDEST
-
-
-def _example(draw: Draw, shape: tuple[int, ...], rates: Tensor, size: int, signed: int) -> tuple[Any, ...]:
+def _example(dtype: torch.dtype, shape: tuple[int, ...], rates: Tensor, size: int, signed: int) -> tuple[Any, ...]:
     """Draw inputs whose steps make some signed transitions negative."""
-    step = F.softplus(2 * draw.normal(1, STEPS, shape[0], dtype=torch.float32) - 2)
-    b, c = draw.normal(1, STEPS, size), draw.normal(1, STEPS, size)
-    return draw.normal(1, STEPS, *shape), step, -rates.to(draw.device, torch.float32), b, c, bool(signed), None
+    step = F.softplus(2 * torch.randn(1, STEPS, shape[0]) - 2)
+    u, b, c = (torch.randn(1, STEPS, *widths, dtype=dtype) for widths in (shape, (size,), (size,)))
+    return u, step, -rates, b, c, bool(signed), None
 
 
 OPERATIONS["selective_scan"] = Operation(
     reference=scan_by_token,
     widths=lambda u, step, a, b, c, signed, state: (*a.shape[-2:], int(signed)),
-    example=lambda draw, channels, size, signed: _example(
-        draw, (channels,), torch.arange(1.0, size + 1).repeat(channels, 1), size, signed
+    example=lambda dtype, channels, size, signed: _example(
+        dtype, (channels,), torch.arange(1.0, size + 1).repeat(channels, 1), size, signed
     ),
-    kernels=(
-        Kernel("mamba_ssm.ops.selective_scan_interface.selective_scan_fn", _mamba, _fits_mamba),
-        Kernel("fla.ops.hgrn.fused_recurrent_hgrn", _elementwise, _is_sequence),
-    ),
+    kernel=_elementwise,
+    takes=_is_sequence,
 )
 OPERATIONS["state_space_duality"] = Operation(
     reference=chunked_duality,
     widths=lambda u, step, a, b, c, signed, state: (*u.shape[2:], b.shape[-1], int(signed)),
-    example=lambda draw, heads, channels, size, signed: _example(
-        draw, (heads, channels), torch.arange(1.0, heads + 1), size, signed
+    example=lambda dtype, heads, channels, size, signed: _example(
+        dtype, (heads, channels), torch.arange(1.0, heads + 1), size, signed
     ),
-    kernels=(
-        Kernel("mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined", _duality, _fits_mamba),
-        Kernel("fla.ops.simple_gla.chunk_simple_gla", _simple_attention, _is_sequence),
-    ),
+    kernel=_simple_attention,
+    takes=_is_sequence,
 )

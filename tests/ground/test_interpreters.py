@@ -16,8 +16,7 @@ from remedy.data_gen.execution.isolation import find_interpreter
 from remedy.data_gen.execution.program import Program
 from remedy.eval.control_flow.flow import ControlFlow
 from remedy.launch.runner import _on_several
-from remedy.models.kernels import Use, refusal_in_subprocess
-from remedy.models.mixers import short_convolution
+from remedy.models.kernels import refusal_in_subprocess
 from tests.test_structure import FILES, ROOT
 
 STARTS = {
@@ -178,10 +177,8 @@ def test_neither_a_question_to_an_interpreter_nor_a_kernels_trial_imports_them(
     assert find_interpreter(relative).path == str(other)
     if sys.version_info[:2] == (3, 11):
         ControlFlow(Program.from_call("def f(x):\n    return x\n", "1", "p"), relative)
-    use = Use("short_convolution", (8, 4, 1))
-    kernel = short_convolution.OPERATIONS["short_convolution"].kernels[0]
     monkeypatch.setattr("remedy.models.kernels.find_spec", lambda package: True)
-    answer = refusal_in_subprocess(use, kernel, torch.device("cpu"), torch.float32)
+    answer = refusal_in_subprocess(("short_convolution", (8, 4, 1)), torch.device("cpu"), torch.float32)
     assert answer is not None
     assert "No module named" in answer
     assert caught(trapped) == ""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import torch
@@ -90,7 +91,7 @@ def assert_served_as_here(
     return found, server
 
 
-def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> None:
+def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = branching(tmp_path)
     model: Any = Whimsical([truth.ids for truth in made.truths], 1.0, 1)
     server = ContractServer(model, CHARACTERS, guided=False)
@@ -101,7 +102,7 @@ def test_a_server_that_does_not_hold_to_grammars_is_named(tmp_path: Path) -> Non
             served.generate(make_requests(made.truths, made.starts), CONSTRAINED)
         assert "--structured-outputs-config.backend guidance" in str(error.value)
         assert server.posts == begin + 1
-        served.applies_grammar = True
+        monkeypatch.setattr("remedy.eval.generators.served.try_grammar", AsyncMock())
         with pytest.raises(UserError, match="the server did not hold to the grammar: it wrote token") as error:
             served.generate(make_requests(made.truths, made.starts), CONSTRAINED)
         assert str(error.value).startswith(url)

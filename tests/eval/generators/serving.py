@@ -12,7 +12,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
-from remedy.eval.generators import http_client
+from remedy.eval.generators import server
 from remedy.eval.generators.backend import KEY
 from remedy.models.tokenizer import TraceTokenizer
 from remedy.settings import build
@@ -43,7 +43,7 @@ def backend_for(url: str, **settings: Any) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(server, "FIRST_PAUSE", 0.01)
     monkeypatch.delenv(KEY, raising=False)
 
 

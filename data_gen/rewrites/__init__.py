@@ -31,7 +31,6 @@ REWRITES["temporaries"] = temporaries
 
 RewriteName = Annotated[str, one_of(REWRITES)]
 
-
 Rewriting = Literal["none", "all"] | RewriteName
 """One rewrite, `all` of them, or `none`: the program as it is."""
 

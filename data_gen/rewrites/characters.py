@@ -26,16 +26,11 @@ _STRIPPED = """
     start = 0
     end = len(text)
     {0}
+    {1}
     return text[start:end]
 """
-_STRIPPED_LEFT = """
-    while start < end and text[start]{0}:
-        start += 1
-"""
-_STRIPPED_RIGHT = """
-    while end > start and text[end - 1]{0}:
-        end -= 1
-"""
+_LEFT = "while start < end and text[start]{0}: start += 1"
+_RIGHT = "while end > start and text[end - 1]{0}: end -= 1"
 _COMPARED = """
     if len({0}) > len(text):
         return False
@@ -93,22 +88,16 @@ def _loop(method: str, parameters: str, body: str, also: str = "") -> tuple[tupl
     return (method, len(others)), (name, head + body)
 
 
-def _stripped(method: str, loops: str) -> list[tuple[tuple[str, int], tuple[str, str]]]:
-    body = _STRIPPED.format(loops.strip())
-    return [
-        _loop(method, "text", body.format(".isspace()")),
-        _loop(method, "text, characters", body.format(" in characters")),
-    ]
-
-
 LOOPS = dict(
     [
         _loop("upper", "text", _CONVERTED.format("upper")),
         *(_loop(method, "text", _CONVERTED.format(method), " and text.isascii()") for method in ("lower", "swapcase")),
         *(_loop(method, "text", _ALL.format(method)) for method in ("isalpha", "isdigit")),
-        *_stripped("lstrip", _STRIPPED_LEFT),
-        *_stripped("rstrip", _STRIPPED_RIGHT),
-        *_stripped("strip", _STRIPPED_LEFT + _STRIPPED_RIGHT),
+        *(
+            _loop(method, parameters, _STRIPPED.format(*loops).format(test))
+            for method, *loops in (("lstrip", _LEFT, ""), ("rstrip", "", _RIGHT), ("strip", _LEFT, _RIGHT))
+            for parameters, test in (("text", ".isspace()"), ("text, characters", " in characters"))
+        ),
         _loop("find", "text, part", _FIND),
         _loop("startswith", "text, prefix", _COMPARED.format("prefix", "len(prefix)", "position")),
         _loop("endswith", "text, suffix", _COMPARED.format("suffix", "1, len(suffix) + 1", "-position")),
@@ -122,22 +111,6 @@ LOOPS = dict(
 _BUILTINS = {"enumerate", "len", "list", "range", "str", "type"}
 
 
-class _Calls(ast.NodeTransformer):
-    def __init__(self) -> None:
-        self.used: dict[str, str] = {}
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.Call(func=ast.Attribute(value=receiver, attr=method), args=arguments, keywords=[]):
-                loop = LOOPS.get((method, len(arguments)))
-                is_of_class = isinstance(receiver, ast.Name) and receiver.id == "str"
-                if loop and not is_of_class and not any(isinstance(a, ast.Starred) for a in arguments):
-                    self.used.update([loop])
-                    return ast.Call(ast.Name(loop[0], ast.Load()), [receiver, *arguments], [])
-        return node
-
-
 def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> None:
     """Write `s.replace(a, b)` as `replace_by_character(s, a, b)`, other methods likewise.
 
@@ -146,14 +119,18 @@ def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef])
     top_level = Names(ast.Module([_hollow(statement) for statement in tree.body], []))
     if (top_level.bound | names.shared) & {*_BUILTINS, *dict(LOOPS.values()), "*"}:
         return
-    calls = _Calls()
-    for function in functions:
-        calls.generic_visit(function)
-    loops = ast.parse("".join(source for _, source in sorted(calls.used.items()))).body
-    names.taken.update(calls.used.keys())
+    used: dict[str, str] = {}
+    for node in (node for function in functions for node in ast.walk(function)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=receiver, attr=method), args=arguments, keywords=[]):
+                name, source = LOOPS.get((method, len(arguments)), ("", ""))
+                is_of_class = isinstance(receiver, ast.Name) and receiver.id == "str"
+                if name and not is_of_class and not any(isinstance(argument, ast.Starred) for argument in arguments):
+                    used[name] = source
+                    node.func, node.args = ast.Name(name, ast.Load()), [receiver, *arguments]
     has_function = [any(isinstance(node, ast.FunctionDef) for node in ast.walk(part)) for part in tree.body]
     position = [*has_function, True].index(True)
-    tree.body[position:position] = loops
+    tree.body[position:position] = ast.parse("".join(source for _, source in sorted(used.items()))).body
 
 
 def _hollow(statement: ast.stmt) -> ast.stmt:

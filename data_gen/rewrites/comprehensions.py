@@ -8,7 +8,6 @@ from typing import Any
 from remedy.data_gen.rewrites.hoisting import Hoister
 from remedy.data_gen.rewrites.names import Names
 
-_DISPLAYS = (ast.ListComp, ast.SetComp, ast.DictComp)
 _READS_ALL = {"dict", "frozenset", "list", "set", "sorted", "sum", "tuple"}
 _PARTS_OF_TARGETS = (ast.Name, ast.Tuple, ast.List, ast.Starred, ast.expr_context)
 
@@ -17,20 +16,16 @@ class _Comprehensions(Hoister):
     """Rewrite of `[g(x) for x in xs]` as a loop that appends to `items1`."""
 
     def wanted(self, part: ast.expr, parent: ast.AST) -> bool:
-        match part:
-            case ast.GeneratorExp():
-                return self._reads_all(parent, part) and _movable(part)
-            case ast.SetComp() if "set" in self.names.bound:
-                return False
-        return isinstance(part, _DISPLAYS) and _movable(part)
-
-    def _reads_all(self, reader: ast.AST, part: ast.expr) -> bool:
-        match reader:
-            case ast.Call(func=ast.Name(id=name), args=[only], keywords=[]):
-                return only is part and name in _READS_ALL and name not in self.names.bound
-            case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="join"), args=[only]):
-                return only is part
-        return False
+        match part, parent:
+            case ast.GeneratorExp(), ast.Call(func=ast.Name(id=name), args=[only], keywords=[]) if only is part:
+                read_at_once = name in _READS_ALL and name not in self.names.bound
+            case ast.GeneratorExp(), ast.Call(func=ast.Attribute(ast.Constant(str()), "join"), args=[only]):
+                read_at_once = only is part
+            case ast.SetComp(), _:
+                read_at_once = "set" not in self.names.bound
+            case _:
+                read_at_once = isinstance(part, ast.ListComp | ast.DictComp)
+        return read_at_once and _movable(part)
 
     def take_out(self, part: Any) -> ast.expr:
         outermost = part.generators[0]
@@ -48,8 +43,8 @@ class _Comprehensions(Hoister):
             lines.append(f"for {ast.unparse(generator.target)} in {ast.unparse(generator.iter)}:")
             lines += [f"if {ast.unparse(condition)}:" for condition in generator.ifs]
         nested = "\n".join(" " * depth + line for depth, line in enumerate([*lines, added]))
-        loop = self.generic_visit(ast.parse(f"{items} = {empty}\n{nested}"))  # comprehensions inside it
-        self.before += loop.body
+        loop = ast.parse(f"{items} = {empty}\n{nested}")
+        self.before += self.generic_visit(loop).body  # comprehensions inside it
         return ast.Name(items, ast.Load())
 
     def _added(self, part: Any, items: str) -> tuple[str, str]:
@@ -66,18 +61,15 @@ class _Comprehensions(Hoister):
 
 def _movable(part: Any) -> bool:
     """Say if a comprehension's variables may be those of the function."""
-    bound = _targets(part)
+    hidden: set[str] = set()
     for node in ast.walk(part):
-        if node is not part and (
-            (isinstance(node, _DISPLAYS) and bound & _targets(node))
-            or (isinstance(node, ast.Lambda | ast.GeneratorExp) and bound & Names(node).taken.keys())
-        ):
-            return False
-    return all(
-        isinstance(node, _PARTS_OF_TARGETS) and not generator.is_async
-        for generator in part.generators
-        for node in ast.walk(generator.target)
-    )
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp) and node is not part:
+            hidden |= _targets(node)
+        elif isinstance(node, ast.Lambda | ast.GeneratorExp) and node is not part:
+            hidden.update(Names(node).taken)
+    targets = [node for generator in part.generators for node in ast.walk(generator.target)]
+    plain = all(isinstance(node, _PARTS_OF_TARGETS) for node in targets)
+    return plain and not hidden & _targets(part) and not any(generator.is_async for generator in part.generators)
 
 
 def _targets(part: Any) -> set[str]:

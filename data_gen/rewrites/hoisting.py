@@ -70,16 +70,13 @@ class Hoister(ast.NodeTransformer):
         if isinstance(node, ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return node
         outer, self.before = self.before, []
-        if self._starts_with_parts(node):
+        stops = any(isinstance(inner, _STOPS) for parts, key in _operands(node) for inner in ast.walk(parts[key]))
+        reads_target_before = isinstance(node, ast.AugAssign) and not self.stable(node.target)
+        if not stops and not reads_target_before:
             self._move_parts(node)
         moved, self.before = self.before, outer
         self.generic_visit(node)
         return [*moved, node] if moved else node
-
-    def _starts_with_parts(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.AugAssign) and not self.stable(node.target):  # which is read before
-            return False
-        return not any(isinstance(inner, _STOPS) for parts, key in _operands(node) for inner in ast.walk(parts[key]))
 
     def _move_parts(self, node: ast.AST) -> None:
         operands = [*_operands(node)]
@@ -118,14 +115,11 @@ class _Chains(Hoister):
 
 
 def _operands(node: ast.AST) -> Iterator[tuple[Any, Any]]:
-    """Yield where the parts stand that are always evaluated, once, first and in order: lists or fields, each with a key."""
-    parts: Any
+    """Yield the list or the fields, and the key in it, of each part that is always evaluated, once, first and in order."""
     for parts, key in _items(node):
         match parts[key]:
             case None | ast.Starred() | ast.keyword(arg=None):
                 return  # what is unpacked is read before the parts after it
-            case ast.Slice() if isinstance(parts, list):
-                return
             case ast.keyword() | ast.Slice() | ast.comprehension() as inner:
                 yield from _operands(inner)
             case ast.Attribute() as method if key == "func":

@@ -16,12 +16,8 @@ class Names:
         nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.Constant)]
         self.taken = Counter(name for node in nodes for name in _texts(node))
         """How often each stands in the tree."""
-        self.bound = {
-            name
-            for node in nodes
-            if not isinstance(node, _READS) and not isinstance(getattr(node, "ctx", None), ast.Load)
-            for name in _texts(node)
-        }
+        reads = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load) or isinstance(node, _READS)]
+        self.bound = {name for node in set(nodes).difference(reads) for name in _texts(node)}
         """Names given a value somewhere, so that a builtin of that name may not be the builtin."""
         self.shared = {n for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
         """Names that a called function may give another value."""

@@ -44,7 +44,8 @@ class _Comprehensions(Hoister):
             lines += [f"if {ast.unparse(condition)}:" for condition in generator.ifs]
         nested = "\n".join(" " * depth + line for depth, line in enumerate([*lines, added]))
         loop = ast.parse(f"{items} = {empty}\n{nested}")
-        self.before += self.generic_visit(loop).body  # comprehensions inside it
+        self.generic_visit(loop)  # comprehensions inside it
+        self.before += loop.body
         return ast.Name(items, ast.Load())
 
     def _added(self, part: Any, items: str) -> tuple[str, str]:

@@ -30,7 +30,9 @@ class DataConfig(Settings):
     task: Annotated[SerializeAsAny[Task], by_kind(TASKS)]
     """The programs; `kind` chooses the task."""
     format: FormatName = "cwm"
-    """The text form of a trace: the code world model's own, a Python session, or one token per variable, value and command."""
+    """The text form of a trace: the code world model's own (`cwm`), a Python session (`repl`), or one token per variable, value and
+    command (`symbolic`). `cwm_unseeded`: the model writes the first frame too. `cwm_numbered`: each line's number stands beside it, in
+    the program and in the trace. `cwm_numbers`: beside it in the program, and in its place in the trace."""
     context: bool = True
     """The program precedes its trace (always so in the cwm formats)."""
     reveal: RevealConfig = RevealConfig()
@@ -38,7 +40,8 @@ class DataConfig(Settings):
     first_line: int | tuple[int, int] = 1
     """The number of a program's first line in formats with line numbers, fixed or drawn from [low, high]."""
     string_encoding: EncodingName = "plain"
-    """How string values are written in the trace."""
+    """How string values are written in the trace. 'abc' is `abc` (`plain`), `a b c` (`spaced`), `['a', 'b', 'c']` (`list`) or
+    `0:a 1:b 2:c` (`indexed`)."""
     encode_source: bool = False
     """Write the string literals of source lines under `string_encoding` too, in the prompt and in the trace. The program that runs is
     as it is."""

@@ -40,7 +40,7 @@ TOOLS = {
         "tools:export_benchmark",
         "Freeze examples for others: JSONL, tasks for lm-eval and inspect_ai, a scorer.",
     ),
-    "list": ("reference:print_choices", "Print what settings choose from by name: tasks, mixers, formats and others."),
+    "list": ("choices:print_choices", "Print what settings choose from by name: tasks, mixers, formats and others."),
 }
 
 

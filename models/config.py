@@ -54,7 +54,8 @@ class DecoderSettings(Settings):
     kind: Literal["decoder"] = "decoder"
     """A decoder trained from random weights."""
     size: Literal["tiny", "small", "medium", "280m"] = "tiny"
-    """Preset for layers, width, heads and MLP width where they are not given."""
+    """Preset for layers, width, heads and MLP width where they are not given. `tiny`: 2 layers of width 64 with 4 heads; `small`: 4,
+    256 and 8; `medium`: 12, 384 and 8; `280m`: 18, 512 and 8, with an MLP of width 4672."""
     mixers: tuple[Annotated[str, one_of(MIXERS)], ...] = Field(default=("attention",), min_length=1)
     """Sequence mixers, repeated over the layers: `[attention, deltanet]` is a hybrid."""
     num_hidden_layers: int | None = Field(default=None, ge=1, le=1000)

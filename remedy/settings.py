@@ -92,7 +92,15 @@ class Settings(BaseModel):
 
 
 class Configuration(Settings):
-    """Base of settings that a whole YAML file holds."""
+    """Settings that a whole YAML file holds.
+
+    Every key may stand in a command's YAML file or be given on the command line as `key=value`, with dots between sections and a
+    number for an item of a list (`train.curriculum.0.steps=100`). Values are YAML: `null`, `.inf`, `[1, 2]`, `{kind: chars}`. An
+    unknown key is an error that names the nearest one, also under the name that another tool has for it; a setting that would do
+    nothing is an error at any value. `null` takes a key back that a file or an experiment's base has. Tasks, mixers and diagnostics
+    of your own: `plugins: [module]`. The traces of given programs are kept in `~/.cache/cwm-remedy` (`$REMEDY_CACHE` names another
+    folder, empty none).
+    """
 
     plugins: tuple[str, ...] = ()
     """Modules, or paths of modules, that register tasks, mixers or diagnostics of your own (`@TASKS.register("mine")`), imported

@@ -163,7 +163,7 @@ def test_what_cannot_be_imported_is_said(name: str, says: str, tmp_path: Path, m
     (tmp_path / "json.py").touch()
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
-    ended = remedy(["list", "tasks", "--plugin", name])
+    ended = remedy(["list", "task", "--plugin", name])
     assert ended.status == 2
     assert says in ended.errors
 

@@ -78,7 +78,9 @@ class TrainSettings(Settings):
     loss_roles: tuple[RoleName, ...] = Field(
         default=("state", "value", "action", "query", "event", "structure"), min_length=1
     )
-    """Roles whose tokens are supervised."""
+    """Roles whose tokens are supervised: the program (`context`), separators (`structure`), the line about to run (`action`), the
+    variables before it runs (`state`), the returned or raised value (`value`), the question for a state (`query`), and the token that
+    says what a frame is (`event`)."""
     loss_weights: dict[RoleName, Annotated[float, Field(gt=0, le=1000)]] = {}
     """Weights of roles in the training loss, by default 1: `{value: 4}`. Validation's loss is without them."""
     pack: int = Field(default=1, ge=1, le=10_000)

@@ -1,6 +1,6 @@
 """Rewrites that change how a program is written, not what it does.
 
-To add one, write a function `(tree, names, functions) -> changed` that changes functions of a module's syntax tree, and
+To add one, write a function `(tree, names, functions) -> None` that changes functions of a module's syntax tree, and
 register it in REWRITES.
 """
 
@@ -9,9 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated
-
-from pydantic import AfterValidator
+from typing import Annotated, Literal
 
 from remedy.data_gen.execution.program import MARKER, Program, ProgramError
 from remedy.data_gen.rewrites.characters import LOOPS, characters
@@ -20,8 +18,8 @@ from remedy.data_gen.rewrites.hoisting import chains, temporaries
 from remedy.data_gen.rewrites.names import Names
 from remedy.registry import Registry, one_of
 
-Rewrite = Callable[[ast.Module, Names, list[ast.FunctionDef]], bool]
-"""Changes the functions in place, and says if anything changed."""
+Rewrite = Callable[[ast.Module, Names, list[ast.FunctionDef]], None]
+"""Changes the functions in place."""
 
 REWRITES: Registry[Rewrite] = Registry("rewrite")
 """In the order in which several are applied: each leaves work for those after it."""
@@ -33,25 +31,13 @@ REWRITES["temporaries"] = temporaries
 
 RewriteName = Annotated[str, one_of(REWRITES)]
 
+Rewriting = Literal["none", "all"] | RewriteName
+"""One rewrite, `all` of them, or `none`: the program as it is."""
+
 
 def rewrites_of(rewriting: str) -> tuple[str, ...]:
-    """Return the rewrites that a name stands for; `all` and `none` are names too.
-
-    Raises:
-        ValueError: there is no such name.
-    """
-    if rewriting == "none":
-        return ()
-    return tuple(REWRITES) if rewriting == "all" else (REWRITES.check(rewriting),)
-
-
-def _check_rewriting(rewriting: str) -> str:
-    rewrites_of(rewriting)
-    return rewriting
-
-
-Rewriting = Annotated[str, AfterValidator(_check_rewriting)]
-"""One rewrite, `all` of them, or `none`: the program as it is."""
+    """Return the rewrites that a name stands for; `all` and `none` are names too."""
+    return {"none": (), "all": tuple(REWRITES)}.get(rewriting, (rewriting,))
 
 
 def rewrite_program(program: Program, kinds: Sequence[str]) -> Program:
@@ -82,16 +68,17 @@ def rewrite_source(code: str, kinds: Sequence[str], name: str = "<program>", ent
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProgramError("syntax", f"{name}: does not compile: {error}") from None
-    changed = False
     try:
+        before = ast.unparse(tree)
         for kind, rewrite in REWRITES.items():
             if kind in kinds:
-                changed |= rewrite(tree, Names(tree), _functions(tree, entry))
-        return ast.unparse(ast.fix_missing_locations(tree)) + "\n" if changed else code
+                rewrite(tree, Names(tree), _functions(tree, entry))
+        after = ast.unparse(ast.fix_missing_locations(tree))
     except RecursionError:
         raise ProgramError(
             "recursion", f"{name}: is nested too deeply to be rewritten: split its expressions"
         ) from None
+    return code if after == before else after + "\n"
 
 
 def _functions(tree: ast.Module, entry: str) -> list[ast.FunctionDef]:

@@ -7,47 +7,30 @@ method.
 from __future__ import annotations
 
 import ast
-from itertools import takewhile
 
 from remedy.data_gen.rewrites.names import Names
 
-_NO_TEXT = "type(text) is not str"
-_NOT_ASCII = "not (type(text) is str and text.isascii())"
 _CONVERTED = """
     result = ""
     for character in text:
-        result += character.%s()
+        result += character.{0}()
     return result
 """
 _ALL = """
     for character in text:
-        if not character.%s():
+        if not character.{0}():
             return False
     return len(text) > 0
 """
-_STRIPPED = {
-    "lstrip": """
-    start = 0
-    while start < len(text) and text[start]%s:
-        start += 1
-    return text[start:]
-""",
-    "rstrip": """
-    end = len(text)
-    while end > 0 and text[end - 1]%s:
-        end -= 1
-    return text[:end]
-""",
-    "strip": """
+_STRIPPED = """
     start = 0
     end = len(text)
-    while start < end and text[start]%s:
-        start += 1
-    while end > start and text[end - 1]%s:
-        end -= 1
+    {0}
+    {1}
     return text[start:end]
-""",
-}
+"""
+_LEFT = "while start < end and text[start]{0}: start += 1"
+_RIGHT = "while end > start and text[end - 1]{0}: end -= 1"
 _COMPARED = """
     if len({0}) > len(text):
         return False
@@ -68,7 +51,6 @@ _SCANNED = """
             position += 1
     {4}
 """
-_SPLIT = "parts.append(part); part = ''"
 _FIND = """
     for position in range(len(text) - len(part) + 1):
         if text[position : position + len(part)] == part:
@@ -87,97 +69,71 @@ _JOIN = """
             result += character
     return result
 """
+_COUNT = _SCANNED.format("part", "count = 0", "count += 1", "", "return count")
+_SPLIT = _SCANNED.format(
+    *("separator", "parts = []; part = ''", "parts.append(part); part = ''", "part += text[position]"),
+    "parts.append(part); return parts",
+)
+_REPLACE = _SCANNED.format("old", "result = ''", "result += new", "result += text[position]", "return result")
 
 
-def _loop(method: str, parameters: str, special: str, body: str) -> tuple[tuple[str, int], tuple[str, str]]:
-    """Write a loop in place of a method; `special` holds where the method is called."""
-    first, _, others = parameters.partition(", ")
+def _loop(method: str, parameters: str, body: str, also: str = "") -> tuple[tuple[str, int], tuple[str, str]]:
+    """Write a loop in place of a method, for arguments that are all strings; `also` says what else they are."""
+    first, *others = parameters.split(", ")
+    texts = [name for name in (first, *others) if name != "parts"]
+    plain = " is ".join(f"type({name})" for name in texts) + " is str" + also
+    special = f"not ({plain})" if also or len(texts) > 1 else f"type({first}) is not str"
     name = f"{method}_spaces_by_character" if ".isspace()" in body else f"{method}_by_character"
-    head = f"def {name}({parameters}):\n    if {special}:\n        return {first}.{method}({others})\n"
-    return (method, parameters.count(",")), (name, head + body)
-
-
-def _text_loop(method: str, other: str, body: str, also: str = "") -> tuple[tuple[str, int], tuple[str, str]]:
-    return _loop(method, f"text, {other}", f"not (type(text) is type({other}) is str{also})", body)
+    head = f"def {name}({parameters}):\n    if {special}:\n        return {first}.{method}({', '.join(others)})\n"
+    return (method, len(others)), (name, head + body)
 
 
 LOOPS = dict(
     [
-        _loop("upper", "text", _NO_TEXT, _CONVERTED % "upper"),
-        *(_loop(method, "text", _NOT_ASCII, _CONVERTED % method) for method in ("lower", "swapcase")),
-        *(_loop(method, "text", _NO_TEXT, _ALL % method) for method in ("isalpha", "isdigit")),
-        *(_loop(method, "text", _NO_TEXT, body.replace("%s", ".isspace()")) for method, body in _STRIPPED.items()),
-        *(_text_loop(method, "characters", body.replace("%s", " in characters")) for method, body in _STRIPPED.items()),
-        _text_loop("find", "part", _FIND),
-        _text_loop("startswith", "prefix", _COMPARED.format("prefix", "len(prefix)", "position")),
-        _text_loop("endswith", "suffix", _COMPARED.format("suffix", "1, len(suffix) + 1", "-position")),
-        _text_loop(
-            "count", "part", _SCANNED.format("part", "count = 0", "count += 1", "", "return count"), " and part"
+        _loop("upper", "text", _CONVERTED.format("upper")),
+        *(_loop(method, "text", _CONVERTED.format(method), " and text.isascii()") for method in ("lower", "swapcase")),
+        *(_loop(method, "text", _ALL.format(method)) for method in ("isalpha", "isdigit")),
+        *(
+            _loop(method, parameters, _STRIPPED.format(*loops).format(test))
+            for method, *loops in (("lstrip", _LEFT, ""), ("rstrip", "", _RIGHT), ("strip", _LEFT, _RIGHT))
+            for parameters, test in (("text", ".isspace()"), ("text, characters", " in characters"))
         ),
-        _text_loop(
-            "split",
-            "separator",
-            _SCANNED.format(
-                "separator",
-                "parts = []; part = ''",
-                _SPLIT,
-                "part += text[position]",
-                "parts.append(part); return parts",
-            ),
-            " and separator",
-        ),
-        _loop(
-            "replace",
-            "text, old, new",
-            "not (type(text) is type(old) is type(new) is str and old)",
-            _SCANNED.format("old", "result = ''", "result += new", "result += text[position]", "return result"),
-        ),
-        _loop("join", "separator, parts", "type(separator) is not str", _JOIN),
+        _loop("find", "text, part", _FIND),
+        _loop("startswith", "text, prefix", _COMPARED.format("prefix", "len(prefix)", "position")),
+        _loop("endswith", "text, suffix", _COMPARED.format("suffix", "1, len(suffix) + 1", "-position")),
+        _loop("count", "text, part", _COUNT, " and part"),
+        _loop("split", "text, separator", _SPLIT, " and separator"),
+        _loop("replace", "text, old, new", _REPLACE, " and old"),
+        _loop("join", "separator, parts", _JOIN),
     ]
 )
 """By a method's name and number of arguments the loop's name and source. A receiver that is no string is handed to its own method."""
 _BUILTINS = {"enumerate", "len", "list", "range", "str", "type"}
 
 
-class _Calls(ast.NodeTransformer):
-    def __init__(self) -> None:
-        self.used: dict[str, str] = {}
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.Call(func=ast.Attribute(value=receiver, attr=method), args=arguments, keywords=[]):
-                loop = LOOPS.get((method, len(arguments)))
-                is_of_class = isinstance(receiver, ast.Name) and receiver.id == "str"
-                if loop and not is_of_class and not any(isinstance(a, ast.Starred) for a in arguments):
-                    self.used.update([loop])
-                    return ast.Call(ast.Name(loop[0], ast.Load()), [receiver, *arguments], [])
-        return node
-
-
-def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> bool:
+def characters(tree: ast.Module, names: Names, functions: list[ast.FunctionDef]) -> None:
     """Write `s.replace(a, b)` as `replace_by_character(s, a, b)`, other methods likewise.
 
     A module with its own `len` or the like is left alone.
     """
-    top_level = Names(ast.Module([*map(_hollow, tree.body)], []))
+    top_level = Names(ast.Module([_hollow(statement) for statement in tree.body], []))
     if (top_level.bound | names.shared) & {*_BUILTINS, *dict(LOOPS.values()), "*"}:
-        return False
-    calls = _Calls()
-    for function in functions:
-        function.body = [calls.visit(statement) for statement in function.body]
-    position = len([*takewhile(_comes_first, tree.body)])
-    tree.body[position:position] = [node for _, source in sorted(calls.used.items()) for node in ast.parse(source).body]
-    names.taken |= calls.used.keys()
-    return bool(calls.used)
+        return
+    used: dict[str, str] = {}
+    for node in (node for function in functions for node in ast.walk(function)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=receiver, attr=method), args=arguments, keywords=[]):
+                name, source = LOOPS.get((method, len(arguments)), ("", ""))
+                is_of_class = isinstance(receiver, ast.Name) and receiver.id == "str"
+                if name and not is_of_class and not any(isinstance(argument, ast.Starred) for argument in arguments):
+                    used[name] = source
+                    node.func, node.args = ast.Name(name, ast.Load()), [receiver, *arguments]
+    has_function = [any(isinstance(node, ast.FunctionDef) for node in ast.walk(part)) for part in tree.body]
+    position = [*has_function, True].index(True)
+    tree.body[position:position] = ast.parse("".join(source for _, source in sorted(used.items()))).body
 
 
 def _hollow(statement: ast.stmt) -> ast.stmt:
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return ast.ClassDef(statement.name, [], [], [], [])
     return statement
-
-
-def _comes_first(statement: ast.stmt) -> bool:
-    docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    return docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
-_SEES_NAMES = {"locals", "vars", "dir", "globals", "eval", "exec"}
+_READS = (ast.Attribute, ast.ImportFrom, ast.keyword)
 
 
 class Names:
-    """Names of one program."""
+    """Names of a program or of a part of it."""
 
     def __init__(self, tree: ast.AST) -> None:
-        self.bound = {*_bound(tree)}
+        nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.Constant)]
+        self.taken = Counter(name for node in nodes for name in _texts(node))
+        """How often each stands in the tree."""
+        reads = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load) or isinstance(node, _READS)]
+        self.bound = {name for node in set(nodes).difference(reads) for name in _texts(node)}
         """Names given a value somewhere, so that a builtin of that name may not be the builtin."""
-        self.taken = self.bound.union(
-            text for node in ast.walk(tree) for text in vars(node).values() if type(text) is str
-        )
-        self.shared = {n for node in ast.walk(tree) if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
+        self.shared = {n for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
         """Names that a called function may give another value."""
 
     def fresh(self, stem: str) -> str:
@@ -25,25 +27,13 @@ class Names:
         number = 1
         while (name := f"{stem}{number}") in self.taken:
             number += 1
-        self.taken.add(name)
+        self.taken[name] += 1
         return name
 
 
-def looks_at_names(function: ast.AST) -> bool:
-    """Say if a function may look its own variables up by name."""
-    return any(isinstance(node, ast.Name) and node.id in _SEES_NAMES for node in ast.walk(function))
-
-
-def _bound(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.alias(name=name, asname=other):
-                yield (other or name).split(".")[0]
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
-            case ast.Global(names=names) | ast.Nonlocal(names=names):
-                yield from names
+def _texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.alias):
+        yield (node.asname or node.name).partition(".")[0]
+        return
+    for value in vars(node).values():
+        yield from (text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))

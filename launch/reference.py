@@ -115,7 +115,7 @@ def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
         return _shape(arguments[0], [*arguments[1:], *metadata])
     for mark in metadata:
         if isinstance(mark, OneOf):
-            return Shape(_either(list(mark.registry)))
+            return Shape(_either(list(mark.names)))
         if isinstance(mark, ByKind):
             return _section(dict(mark.registry))
     if isinstance(annotation, type) and issubclass(annotation, Settings):

@@ -26,7 +26,7 @@ from remedy.eval.decoding.constraints import check_interpreter, starts_of
 from remedy.eval.decoding.forcings import FORCINGS, FREE, constraint_of, fed_roles
 from remedy.eval.decoding.protocol import TokenListener
 from remedy.eval.diagnostics import Condition
-from remedy.eval.generators import Generator, Request
+from remedy.eval.generators.base import Generator, Request
 from remedy.eval.records.generations import generation
 from remedy.eval.scoring.batch import decoding_options
 from remedy.eval.scoring.common import ANSWER_CHARACTERS, DecodedExample

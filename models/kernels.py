@@ -148,7 +148,7 @@ def refusal_in_subprocess(use: Use, candidate: Kernel, device: torch.device, dty
     if find_spec(package := candidate.path.split(".")[0]) is None:
         return f"{package} is not installed"
     # Importing the mixers registers the operations.
-    program = "import remedy.models.mixers, remedy.models.kernels as kernels; kernels.main()"
+    program = "from remedy.models import kernels, mixers; [*mixers.MIXERS.values()]; kernels.main()"
     arguments = json.dumps([*use, candidate.path, str(device), str(dtype).removeprefix("torch."), os.getpid()])
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     try:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, quantile
 from remedy.eval.stats.exact import clopper_pearson
@@ -65,6 +64,8 @@ class Spread(NamedTuple):
 
 
 def _t_tail(value: float, error: float, degrees: float) -> float:
+    from scipy import special  # not needed to read settings, of which commands are to start quickly
+
     if not error:
         return float(value >= 0)
     return float(special.stdtr(degrees, value / error))

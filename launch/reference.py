@@ -6,7 +6,9 @@ imported plug-ins.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import re
 import sys
 import textwrap
@@ -75,7 +77,21 @@ class Row(NamedTuple):
 
 
 def fields(settings: type[Settings]) -> list[Row]:
-    return [_row(name, field) for name, field in settings.model_fields.items()]
+    texts = _descriptions(settings)
+    return [_row(name, field, texts.get(name, "")) for name, field in settings.model_fields.items()]
+
+
+def _descriptions(settings: type[Settings]) -> dict[str, str]:
+    """Read the string below each field; pydantic would for every class of every command, which takes a while."""
+    texts = {}
+    for base in reversed(settings.__mro__[: settings.__mro__.index(Settings)]):
+        (definition,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(definition, ast.ClassDef)
+        for statement, below in itertools.pairwise(definition.body):
+            match statement, below:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts[name] = text
+    return texts
 
 
 def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterator[tuple[type[Settings], str, str]]:
@@ -103,9 +119,9 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="      ", subsequent_indent="      ")
 
 
-def _row(name: str, field: FieldInfo) -> Row:
+def _row(name: str, field: FieldInfo, description: str) -> Row:
     value = field.get_default(call_default_factory=True)
-    description = field.description or (KIND if name == "kind" else "")
+    description = description or (KIND if name == "kind" else "")
     return Row(name, _shape(field.annotation, field.metadata), _value(value), " ".join(description.split()))
 
 

@@ -69,7 +69,7 @@ def measure(
     Raises:
         UserError: the folder holds another measurement or is in use, or programs or a tokenizer cannot be read.
     """
-    import pandas as pd  # not needed to read settings, of which commands are to start quickly
+    import pandas as pd  # here, since settings are read without it
 
     request, path = config.model_dump(mode="json"), directory / REQUEST
     with owned(directory):

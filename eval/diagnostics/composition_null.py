@@ -83,7 +83,7 @@ def posterior(right: Floats, tried: Floats) -> Floats:
 
     On a grid of mean and size, with the prior of Gelman et al., Bayesian Data Analysis (3rd ed.), section 5.3.
     """
-    from scipy import special  # not needed to read settings, of which commands are to start quickly
+    from scipy import special  # here, since settings are read without it
 
     means, sizes = np.meshgrid(np.linspace(0.01, 0.99, 99), np.exp(np.linspace(0, 7, 50)))
     a, b = (means * sizes).ravel(), ((1 - means) * sizes).ravel()

@@ -291,7 +291,7 @@ def write_records(
     path: Path, run: str, rows: Iterable[Mapping[str, Any]], labels: Mapping[str, LabelValue], evaluation: str
 ) -> None:
     """Write one condition's records atomically. `evaluation`: its digest."""
-    import pandas as pd  # not needed to read settings, of which commands are to start quickly
+    import pandas as pd  # here, since settings are read without it
 
     numbered_rows = [{"run": run, **row} for row in rows]
     table = pd.DataFrame(numbered_rows, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)

@@ -72,7 +72,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     Raises:
         UserError: a file is damaged or missing, or two folders hold the same condition of a run.
     """
-    import pandas as pd  # not needed to find mistakes in settings, which is to be quick
+    import pandas as pd  # here, since settings are read without it
 
     evaluations = Evaluations([], [], pd.DataFrame({"run": [], "variant": [], "diagnostic": [], "failure": []}), [])
     records = []

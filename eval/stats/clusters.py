@@ -16,7 +16,7 @@ LEVEL = 0.05
 
 def quantile(level: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t, or of the normal if `freedom` is infinite."""
-    from scipy import special  # not needed to read settings, of which commands are to start quickly
+    from scipy import special  # here, since settings are read without it
 
     tail = 1 - level / 2
     return float(special.ndtri(tail) if np.isinf(freedom) else special.stdtrit(freedom, tail))

@@ -30,7 +30,7 @@ class PValues(NamedTuple):
 
 def clopper_pearson(count: int, of: int, level: float = LEVEL) -> tuple[float, float]:
     """Compute the exact interval of a rate (Clopper and Pearson, 1934)."""
-    from scipy import special  # not needed to read settings, of which commands are to start quickly
+    from scipy import special  # here, since settings are read without it
 
     if not of:
         return 0.0, 1.0

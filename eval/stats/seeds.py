@@ -64,7 +64,7 @@ class Spread(NamedTuple):
 
 
 def _t_tail(value: float, error: float, degrees: float) -> float:
-    from scipy import special  # not needed to read settings, of which commands are to start quickly
+    from scipy import special  # here, since settings are read without it
 
     if not error:
         return float(value >= 0)

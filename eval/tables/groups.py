@@ -81,7 +81,7 @@ def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, 
 
     `count`: as in `outcomes_of`.
     """
-    import pandas as pd  # not needed to read settings, of which commands are to start quickly
+    import pandas as pd  # here, since settings are read without it
 
     rules = {name: outcomes for name, outcomes in baselines.outcomes(rows, share).items() if outcomes.notna().all()}
     if not rules:
@@ -94,7 +94,7 @@ def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, 
 
 def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Group]:
     """Group conditions of runs that differ only in seed."""
-    import pandas as pd  # not needed to read settings, of which commands are to start quickly
+    import pandas as pd  # here, since settings are read without it
 
     records = with_changed(records)
     rows = dict(list(records.groupby(["run", "condition"], sort=False))) if len(records) else {}

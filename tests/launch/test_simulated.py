@@ -19,7 +19,7 @@ from remedy.eval.generators.base import Generator
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.speculative import LocalGenerator
 from remedy.eval.view.model import View
-from remedy.launch.simulate import prepared, written_view
+from remedy.launch.simulation import prepared, written_view
 from remedy.models.chunks import Kind
 from remedy.models.reader import ModelReader
 from tests.eval.constrained_runs import CHARACTERS, LOOPS, Noisy

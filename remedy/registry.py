@@ -29,7 +29,7 @@ class Registry(UserDict[str, T]):
     them is looked up, and not to list names or check one.
     """
 
-    __hash__ = object.__hash__  # type: ignore[assignment]  # typing hashes what an Annotated holds
+    __hash__ = object.__hash__  # typing hashes what an Annotated holds
 
     def __init__(self, what: str, modules: Mapping[str, str] = {}) -> None:
         super().__init__()

@@ -28,6 +28,7 @@ from remedy.models.mixers.base import Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.models.mixers.used_kernels import find_kernels, kernels_of
 
+list(MIXERS.values())  # their modules register the operations
 WITH_KERNELS = ("deltanet", "gated_deltanet", "mamba2", "rwkv7", "deltaproduct", "path_attention", "mamba")
 WIDTHS = {512: 8, 64: 4}
 """Heads by width: of layers worth a kernel, and of the study's."""

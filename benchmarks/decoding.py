@@ -23,15 +23,9 @@ from remedy.eval.checkpoint import for_checkpoint
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import FORCINGS, constraint_of
-from remedy.eval.generators import (
-    DecodingOptions,
-    LocalGenerator,
-    LoopGenerator,
-    ModelOutput,
-    Request,
-    Writer,
-    make_requests,
-)
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, Request, Writer, make_requests
+from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.speculative import LocalGenerator
 from remedy.models.chunks import CachedModel
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint

@@ -20,7 +20,8 @@ from torch import nn
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import MIXERS, describe_kernels, find_kernels
+from remedy.models.mixers import MIXERS
+from remedy.models.mixers.used_kernels import describe_kernels, find_kernels
 
 LENGTHS = (256, 512, 1024, 2048, 4096)
 

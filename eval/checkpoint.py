@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 
 from remedy.data_gen.config import DataConfig, read_stored_run
 from remedy.data_gen.held_out import draws_other_pairs
 from remedy.data_gen.tasks import Task
+from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
-from remedy.eval.generators import LocalGenerator, ServedGenerator
+from remedy.eval.generators.served import ServedGenerator
+from remedy.eval.generators.speculative import LocalGenerator
 from remedy.eval.records.folder import Checkpoint
 from remedy.models.config import SHAPE, DecoderSettings
 from remedy.models.flops import token_cost, weight_count
@@ -54,7 +56,9 @@ def describe(model: CausalLM, tokenizer: TraceTokenizer, weights: str = "") -> C
 
 def _unpublished(model: CausalLM) -> dict[str, Any]:
     """Return the decoder settings used by its mixers that differ from their defaults."""
-    used = frozenset[str]().union(*(MIXERS[mixer].uses for mixer in getattr(model.config, "layer_mixers", None) or ()))
+    used = frozenset[str]().union(
+        *(MIXERS[mixer].reads.uses for mixer in getattr(model.config, "layer_mixers", None) or ())
+    )
     return {
         name: value
         for name, field in DecoderSettings.model_fields.items()
@@ -94,19 +98,6 @@ def weights_digest(model: CausalLM) -> str:
             exact = piece.float() if piece.is_floating_point() and piece.itemsize < 4 else piece
             digest.update(exact.cpu().contiguous().view(torch.uint8).numpy())
     return digest.hexdigest()[:16]
-
-
-class CheckpointInfo(NamedTuple):
-    """A checkpoint under evaluation.
-
-    `trained_on`: its training task, if known. `weights`: their recorded digest. `training`: a
-    `models.model_manifest.Training`, with settings `chosen` on validation and the stages of the `curriculum`.
-    """
-
-    data: DataConfig
-    trained_on: Task | None = None
-    weights: str = ""
-    training: dict[str, Any] | None = None
 
 
 def for_checkpoint(

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import SAMPLE, Example, examples
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.traces.kinds import kinds
-from remedy.eval.checkpoint import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_roles
 from remedy.eval.diagnostics import Condition
 from remedy.settings import ConfigError
+
+
+class CheckpointInfo(NamedTuple):
+    """A checkpoint under evaluation.
+
+    `trained_on`: its training task, if known. `weights`: their recorded digest. `training`: a
+    `models.model_manifest.Training`, with settings `chosen` on validation and the stages of the `curriculum`.
+    """
+
+    data: DataConfig
+    trained_on: Task | None = None
+    weights: str = ""
+    training: dict[str, Any] | None = None
 
 
 def conditions_of(config: EvalConfig, checkpoint_info: CheckpointInfo) -> list[Condition]:

@@ -24,15 +24,17 @@ from remedy.data_gen.roles import Role
 from remedy.data_gen.splits import text_hash
 from remedy.data_gen.traces.render import FORMATS
 from remedy.data_gen.window_examples import longest_seen
-from remedy.eval.checkpoint import CheckpointInfo, describe, for_checkpoint, generator_of, load_evaluated
-from remedy.eval.conditions import conditions_of
+from remedy.eval.checkpoint import describe, for_checkpoint, generator_of, load_evaluated
+from remedy.eval.conditions import CheckpointInfo, conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.constraints import check_interpreter
 from remedy.eval.decoding.forcings import TEACHER_FORCED, constraint_of, fed_roles, forcing_name
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.permutation import solved_horizons
 from remedy.eval.distributed import Rank
-from remedy.eval.generators import Generator, Journal, JournaledWriter, ServedGenerator, Writer
+from remedy.eval.generators.base import Generator, Writer
+from remedy.eval.generators.request_log import Journal, JournaledWriter
+from remedy.eval.generators.served import ServedGenerator
 from remedy.eval.progress import Meter, Progress
 from remedy.eval.records.folder import (
     GENERATIONS,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from remedy.launch.reference import SETTINGS, indented, places, settings_class
+from remedy.launch.reference import SETTINGS, fields, indented, places, settings_class
 from remedy.messages import suggest
 from remedy.plugins import PluginError, load_known_plugins
 from remedy.registry import ByKind, OneOf, Registry
@@ -24,18 +24,18 @@ def print_choices(
         load_known_plugins()
     except PluginError as error:
         raise ConfigError(f"plug-in {error}") from None
-    choices: dict[Registry[Any], tuple[str, str]] = {}
+    choices: dict[str, tuple[str, str, Registry[Any]]] = {}
     for command in SETTINGS:
         for settings, section, _ in places(settings_class(command)):
-            for name, field in settings.model_fields.items():
+            for row in fields(settings):
+                field = settings.model_fields[row.key]
                 for registry in _registries([field.annotation, *field.metadata]):
-                    choices.setdefault(registry, (f"{section}.{name}".lstrip("."), field.description or ""))
-    by_name = {key.split(".")[-1]: registry for registry, (key, _) in choices.items()}
-    if what and what not in by_name:
-        raise ConfigError(f"list: {what!r} is no setting with choices; {suggest(what, by_name)}")
-    for registry in [by_name[what]] if what else choices:
-        key, description = choices[registry]
-        print(key, *indented(" ".join(description.split())), sep="\n")
+                    if all(registry is not known for *_, known in choices.values()):
+                        choices[row.key] = f"{section}.{row.key}".lstrip("."), row.description, registry
+    if what and what not in choices:
+        raise ConfigError(f"list: {what!r} is no setting with choices; {suggest(what, choices)}")
+    for key, description, registry in [choices[what]] if what else choices.values():
+        print(key, *indented(description), sep="\n")
         width = max(map(len, registry))
         for name, choice in registry.items():
             print(f"      {name:<{width}}  {_about(choice)}".rstrip())

@@ -81,10 +81,12 @@ def evaluate(
     Under `torchrun`, start launch/evaluate.py.
     """
     from remedy.eval.config import EvalConfig
-    from remedy.eval.evaluate import evaluate_checkpoint
 
     with this_rank() as rank:
         settings = load_one(EvalConfig, config, overrides)
+        # After validation, since these imports take seconds.
+        from remedy.eval.evaluate import evaluate_checkpoint
+
         summary = evaluate_checkpoint(checkpoint, settings, out, name, rank=rank)
         if rank.is_main:
             print(f"summary: {summary}")

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from remedy.checksums import write_json
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import CheckpointInfo
-from remedy.eval.conditions import conditions_of
+from remedy.eval.conditions import CheckpointInfo, conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.records.folder import SUMMARY

@@ -6,7 +6,9 @@ imported plug-ins.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import re
 import sys
 import textwrap
@@ -56,12 +58,25 @@ class Row(NamedTuple):
 
 
 def fields(settings: type[Settings]) -> list[Row]:
-    rows = []
+    texts, rows = _descriptions(settings), []
     for name, field in settings.model_fields.items():
-        description = field.description or (KIND if name == "kind" else "")
+        description = texts.get(name) or (KIND if name == "kind" else "")
         default = _value(field.get_default(call_default_factory=True))
         rows.append(Row(name, _shape(field.annotation, field.metadata), default, " ".join(description.split())))
     return rows
+
+
+def _descriptions(settings: type[Settings]) -> dict[str, str]:
+    """Read the string below each field; pydantic would for every class of every command, which takes a while."""
+    texts = {}
+    for base in reversed(settings.__mro__[: settings.__mro__.index(Settings)]):
+        (definition,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(definition, ast.ClassDef)
+        for statement, below in itertools.pairwise(definition.body):
+            match statement, below:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts[name] = text
+    return texts
 
 
 def places(settings: type[Settings], prefix: str = "", kind: str = "") -> Iterator[tuple[type[Settings], str, str]]:

@@ -156,6 +156,7 @@ def run(
 ) -> None:
     """Run an experiment from training to report, here or on Slurm, skipping what is done."""
     from remedy.launch.experiment import ExperimentConfig
+    from remedy.launch.jobs import expand
 
     modes = {"--plan": plan, "--slurm": slurm is not None, "--job": job is not None, "--report-only": report_only}
     if len(modes_given := [mode for mode, is_given in modes.items() if is_given]) > 1:
@@ -168,6 +169,7 @@ def run(
         if is_given and not modes[needs]:
             raise UserError(f"{option} does nothing without {needs}: add it, or remove {option}")
     settings = load(ExperimentConfig, config, overrides or [])
+    expand(settings, config)  # raises before imports that take seconds
     if plan:
         from remedy.launch.plan import print_plan
         from remedy.launch.plan_cost import print_cost

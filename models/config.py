@@ -7,11 +7,9 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple
 
-import torch
 from pydantic import BeforeValidator, Field, model_validator
 
-from remedy.models.flops import mixing_cost, weights_in_products
-from remedy.models.mixers import MIXERS
+from remedy.models.mixers import MIXERS, reads_of
 from remedy.registry import one_of
 from remedy.settings import Settings
 
@@ -117,12 +115,13 @@ class DecoderSettings(Settings):
         used = self._used()
         idle = {
             key: f"with mixers {', '.join(self.mixers)}: it is for "
-            + ", ".join(name for name, mixer in MIXERS.items() if key in mixer.uses)
-            for key in sorted(frozenset[str]().union(*(mixer.uses for mixer in MIXERS.values())) - used)
+            + ", ".join(name for name in MIXERS if key in reads_of(name).uses)
+            for key in sorted(frozenset[str]().union(*(reads_of(name).uses for name in MIXERS)) - used)
         }
         for name in self.mixers:
-            if "eigenvalues" in MIXERS[name].uses and self.eigenvalues not in (None, *MIXERS[name].ranges):
-                raise ValueError(f"eigenvalues {self.eigenvalues}: {name} has {' or '.join(MIXERS[name].ranges)} alone")
+            reads = reads_of(name)
+            if "eigenvalues" in reads.uses and self.eigenvalues not in (None, *reads.ranges):
+                raise ValueError(f"eigenvalues {self.eigenvalues}: {name} has {' or '.join(reads.ranges)} alone")
         unused = {"num_attention_heads"} - used
         if self.size != "tiny" and all(getattr(self, key) is not None for key in SIZES[self.size].keys() - unused):
             raise ValueError(f"size {self.size} does nothing where {', '.join(SIZES[self.size])} are given: remove it")
@@ -147,7 +146,7 @@ class DecoderSettings(Settings):
                 continue
             if not entries:
                 raise ValueError(f"{key} is an empty list: give it an entry for each layer, or no list")
-            readers = [layer for layer in range(layers) if key in MIXERS[self.mixers[layer % len(self.mixers)]].uses]
+            readers = [layer for layer in range(layers) if key in reads_of(self.mixers[layer % len(self.mixers)]).uses]
             reached = {layer % len(entries) for layer in readers}
             if len(entries) > layers:
                 raise ValueError(f"{key} has {len(entries)} entries, and there are only {layers} layers")
@@ -167,7 +166,7 @@ class DecoderSettings(Settings):
 
     def _used(self) -> frozenset[str]:
         layers = self.shape_with({})["num_hidden_layers"]
-        return frozenset[str]().union(*(MIXERS[name].uses for name in self.mixers[:layers]))
+        return frozenset[str]().union(*(reads_of(name).uses for name in self.mixers[:layers]))
 
     def matched(self) -> dict[str, int]:
         """Return the width that `match` chooses, by its key."""
@@ -220,7 +219,7 @@ def matched(settings: DecoderSettings) -> MatchedWidth:
     assert match is not None
     key = "intermediate_size"
     if match.of == "state":
-        keys = {MIXERS[name].sets_state for name in settings.mixers}
+        keys = {reads_of(name).sets_state for name in settings.mixers}
         key = keys.pop() if len(keys) == 1 else "hidden_size"
     if getattr(settings, key) is not None:
         raise ValueError(f"{key} {getattr(settings, key)} is chosen by match: remove it")
@@ -247,7 +246,11 @@ def matched(settings: DecoderSettings) -> MatchedWidth:
 
 
 def _layers_cost(settings: DecoderSettings, chosen: dict[str, int], match: Match) -> tuple[float, bool]:
-    from remedy.models.decoder import Block  # imports Transformers, which takes seconds
+    # These imports take seconds, and most settings match nothing.
+    import torch
+
+    from remedy.models.decoder import Block
+    from remedy.models.flops import mixing_cost, weights_in_products
 
     config: Any = SimpleNamespace(**settings.resolved(chosen), rms_norm_eps=1e-5)
     with torch.device("meta"):  # only shapes

@@ -17,7 +17,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from remedy.models.cache import MixerCache
 from remedy.models.decoder_config import DecoderConfig
-from remedy.models.mixers import MIXERS, Mixer
+from remedy.models.mixers import MIXERS
+from remedy.models.mixers.base import Mixer
 from remedy.models.positions import Packing, check_positions, drawn_positions, has_borders
 from remedy.models.protocol import CausalLM
 

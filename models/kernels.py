@@ -83,7 +83,9 @@ def refusal_in_subprocess(use: Use, device: torch.device, dtype: torch.dtype) ->
         return f"{LIBRARY} is not installed"
     arguments = [use, str(device), str(dtype).removeprefix("torch."), os.getpid()]
     # Importing the mixers registers the operations.
-    command = own_command(f"from remedy.models import kernels, mixers; kernels.main(*{arguments!r})")
+    command = own_command(
+        f"from remedy.models import kernels, mixers; [*mixers.MIXERS.values()]; kernels.main(*{arguments!r})"
+    )
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     try:
         process = subprocess.run(command, **options, timeout=TIMEOUT)

@@ -18,7 +18,7 @@ from remedy.models import tokenizer as tokenizers
 from remedy.models.card import write_card
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import no_larger_than_its_files, read, read_model, refuse_vast
-from remedy.models.mixers import describe_kernels, find_kernels
+from remedy.models.mixers.used_kernels import describe_kernels, find_kernels
 from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, SEAL, check_model, seal_model
 from remedy.models.pretrained import (
     adapter_settings,

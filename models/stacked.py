@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from remedy.models.cache import MixerCache
 from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.mixers import Mixer
+from remedy.models.mixers.base import Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.settings import UserError
 

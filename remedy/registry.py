@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import Any, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -16,14 +18,34 @@ from remedy.settings import ConfigError
 T = TypeVar("T")
 
 
-class Registry(dict[str, T]):
-    """Choices by name; an unknown name suggests the nearest. `what` is their noun."""
+class _Module(str):
+    """A module, in place of the choice that it registers when it is imported."""
 
-    __hash__ = object.__hash__  # type: ignore[assignment]  # typing hashes what an Annotated holds
 
-    def __init__(self, what: str) -> None:
+class Registry(UserDict[str, T]):
+    """Choices by name; an unknown name suggests the nearest. `what` is their noun.
+
+    `modules`: the names of choices, separated by spaces, by the module that registers them. It is imported when one of
+    them is looked up, and not to list names or check one.
+    """
+
+    __hash__ = object.__hash__  # typing hashes what an Annotated holds
+
+    def __init__(self, what: str, modules: Mapping[str, str] = {}) -> None:
         super().__init__()
         self.what = what
+        for module, names in modules.items():
+            self.data |= dict.fromkeys(names.split(), cast(T, _Module(module)))
+
+    def __getitem__(self, name: str) -> T:
+        if isinstance(module := self.data.get(name), _Module):
+            import_module(module)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if name not in self:  # UserDict would look it up, before Python 3.12
+            return default
+        return self[name]
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that adds a choice.
@@ -33,7 +55,8 @@ class Registry(dict[str, T]):
         """
 
         def add(choice: T) -> T:
-            if name in self and self[name] is not choice:
+            held = self.data.get(name, choice)
+            if held is not choice and held != getattr(choice, "__module__", None):
                 raise ValueError(f"{self.what} {name!r} is registered already")
             self[name] = choice
             return choice
@@ -62,7 +85,8 @@ class Registry(dict[str, T]):
             ValueError: suggests the nearest name.
         """
         try:
-            self[name]
+            if name not in self:
+                self[name]
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return name

@@ -52,7 +52,6 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
         ser_json_inf_nan="constants",  # "null" in changes reads back as None
     )
 

@@ -20,7 +20,7 @@ from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.forcings import ANSWERS, fed_roles, feeds_answers, forcing_name
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
-from remedy.eval.generators import LocalGenerator
+from remedy.eval.generators.speculative import LocalGenerator
 from remedy.eval.records.schema import NULLABLE
 from remedy.eval.records.summary import ConditionSummary, summarise
 from remedy.eval.scoring.batch import written_roles

@@ -11,7 +11,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.traces.kinds import KINDS
 from remedy.eval.config import EvalConfig
-from remedy.eval.generators import LoopGenerator
+from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring import score_batch
 from remedy.models.encoding import encoded_examples

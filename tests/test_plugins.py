@@ -117,8 +117,9 @@ def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.
     assert plugins.plugins_section()["plugins"].keys() == {"countdown"}
     for file, changed in (("countdown", source.replace("n -= 1", "n = n - 1")), ("aided", "ONE = 2")):
         before = (tmp_path / f"{file}.py").read_text()
+        del TASKS["countdown"]
         for name in ("countdown", "aiding", "aided"):
-            for registered in (TASKS, sys.modules, plugins._loaded):
+            for registered in (sys.modules, plugins._loaded):
                 registered.pop(name, None)
         (tmp_path / f"{file}.py").write_text(changed)
         ended = remedy(["generate", "data.yaml", "--out", "data"])

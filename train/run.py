@@ -27,7 +27,7 @@ from remedy.models.decoder import DecoderForCausalLM, parameter_count
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.hub_loading import read
 from remedy.models.loading import PRECISIONS, load_checkpoint
-from remedy.models.mixers import describe_kernels, find_kernels, kernels_of
+from remedy.models.mixers.used_kernels import describe_kernels, find_kernels, kernels_of
 from remedy.models.model_manifest import CONFIG_FILE, SEAL, TRAINING, Computed, Training, seal_model
 from remedy.models.pretrained import build_pretrained, is_in_4bit
 from remedy.models.protocol import CausalLM

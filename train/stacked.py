@@ -21,7 +21,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from remedy.data_gen.tokens import Tokens
 from remedy.models.decoder import DecoderForCausalLM
-from remedy.models.mixers import find_kernels, kernels_of
+from remedy.models.mixers.used_kernels import find_kernels, kernels_of
 from remedy.models.model_manifest import SEAL
 from remedy.models.stacked import clip_by_member, losses, stack
 from remedy.models.tokenizer import build_tokenizer

@@ -21,7 +21,7 @@ from remedy.files import writing
 from remedy.models.context_length import context_limit, refuse_longer
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.flops import device_peak, training_flops
-from remedy.models.mixers import Mixer
+from remedy.models.mixers.base import Mixer
 from remedy.models.positions import try_packing
 from remedy.models.protocol import CausalLM
 from remedy.models.tokenizer import TraceTokenizer

@@ -23,9 +23,12 @@ from benchmarks.gpu.queue import Cell, Facts
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.kernels import OPERATIONS, TRIALS, Use, refusal
-from remedy.models.mixers import MIXERS, Mixer, find_kernels, kernels_of
+from remedy.models.mixers import MIXERS
+from remedy.models.mixers.base import Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
+from remedy.models.mixers.used_kernels import find_kernels, kernels_of
 
+list(MIXERS.values())  # their modules register the operations
 WITH_KERNELS = ("deltanet", "gated_deltanet", "mamba2", "rwkv7", "deltaproduct", "path_attention", "mamba")
 WIDTHS = {512: 8, 64: 4}
 """Heads by width: of layers worth a kernel, and of the study's."""
@@ -81,7 +84,7 @@ def _tries(width: int, precision: str) -> list[Cell]:
 def _mixer(name: str, width: int) -> Mixer:
     torch.manual_seed(0)
     asked: Facts = {"mixers": [name], "hidden_size": width}
-    if "num_attention_heads" in MIXERS[name].uses:
+    if "num_attention_heads" in MIXERS[name].reads.uses:
         asked["num_attention_heads"] = WIDTHS[width]
     return MIXERS[name](DecoderConfig.from_settings(DecoderSettings.model_validate(asked), 64), 0)
 

@@ -23,8 +23,7 @@ from remedy.data_gen.roles import Role, Span
 from remedy.data_gen.tasks import Task
 from remedy.data_gen.tasks.programs import ProgramsTask, load_cases
 from remedy.data_gen.traces.comparison import spells_tokens
-from remedy.eval.checkpoint import CheckpointInfo
-from remedy.eval.conditions import conditions_of
+from remedy.eval.conditions import CheckpointInfo, conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.scoring.frames import answer_indices

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 from pydantic import Field, model_validator
 
@@ -70,6 +69,8 @@ def measure(
     Raises:
         UserError: the folder holds another measurement or is in use, or programs or a tokenizer cannot be read.
     """
+    import pandas as pd  # here, since settings are read without it
+
     request, path = config.model_dump(mode="json"), directory / REQUEST
     with owned(directory):
         if path.exists() and read_json(path, "choose another --out or delete the folder")["config"] != request:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-import pandas as pd
 from pydantic import Field, model_validator
 
 from remedy.data_gen.config import DataConfig
@@ -40,6 +39,7 @@ from remedy.registry import one_of
 from remedy.settings import ConfigError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
@@ -179,7 +179,8 @@ def _groups(records: pd.DataFrame) -> list[_Group]:
 
     Single functions, which have no pairs, are in both groups.
     """
-    pairs_of = records[PAIRS.name].fillna("") if PAIRS.name in records else pd.Series("", records.index)
+    labelled = records if PAIRS.name in records else records.assign(**{PAIRS.name: ""})
+    pairs_of = labelled[PAIRS.name].fillna("")
     return [
         _Group(run, f"{family}, {pairs} held-out pairs" if pairs else family, str(forcing), of_forcing, rows)
         for pairs in sorted({*pairs_of} - {""}) or [""]

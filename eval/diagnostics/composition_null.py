@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy import special
 
 from remedy.eval.decoding.forcings import gives_half_an_action
 from remedy.eval.stats import compound, pooled, rate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ATOMIC = "atomic"
 ONE_STEP = "teacher_forced"
@@ -81,6 +83,8 @@ def posterior(right: Floats, tried: Floats) -> Floats:
 
     On a grid of mean and size, with the prior of Gelman et al., Bayesian Data Analysis (3rd ed.), section 5.3.
     """
+    from scipy import special  # here, since settings are read without it
+
     means, sizes = np.meshgrid(np.linspace(0.01, 0.99, 99), np.exp(np.linspace(0, 7, 50)))
     a, b = (means * sizes).ravel(), ((1 - means) * sizes).ravel()
     logs = special.betaln(a[:, None] + right, b[:, None] + tried - right) - special.betaln(a, b)[:, None]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import pandas as pd
 from pydantic import Field, field_validator
 
 from remedy.data_gen.config import DataConfig
@@ -22,6 +21,9 @@ from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.tables.sections import Published, Section
 from remedy.registry import Registry
 from remedy.settings import ConfigError, Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_EXAMPLES = 10_000_000
 

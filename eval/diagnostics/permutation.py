@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-import pandas as pd
 from pydantic import Field
 
 from remedy.data_gen.config import DataConfig
@@ -27,6 +26,9 @@ from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.stats import BAR
 from remedy.eval.tables.sections import Section, in_order, joined, text, title, varying
 from remedy.settings import ConfigError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LENGTH = label("length", "Commands of a permutation program.")
 HORIZON = label(

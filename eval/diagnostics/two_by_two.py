@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import pandas as pd
 from pydantic import Field, field_validator
 
 from remedy.data_gen.config import DataConfig
@@ -20,6 +19,7 @@ from remedy.eval.tables.groups import Group, all_runs, grouped
 from remedy.eval.tables.sections import WITHOUT, Rows, Section, constant, interval, joined, named, percent, telling
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-import pandas as pd
 import pyarrow as pa
 
 from remedy.checksums import read_table, write_table
@@ -20,6 +19,9 @@ from remedy.data_gen.traces.string_encodings import ENCODINGS
 from remedy.eval.records.failures import UNTRACED
 from remedy.eval.records.forms import SCALAR, check_rows
 from remedy.registry import Registry
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LabelValue = bool | int | float | str
 CURE = "evaluate again, which makes it anew"
@@ -288,6 +290,8 @@ def write_records(
     path: Path, run: str, rows: Iterable[Mapping[str, Any]], labels: Mapping[str, LabelValue], evaluation: str
 ) -> None:
     """Write one condition's records atomically. `evaluation`: its digest."""
+    import pandas as pd  # here, since settings are read without it
+
     numbered_rows = [{"run": run, **row} for row in rows]
     table = pd.DataFrame(numbered_rows, columns=list(Record.__annotations__)).assign(**labels).astype(NULLABLE)
     write_table(path, pa.Table.from_pandas(table), evaluation)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from remedy.checksums import write_json
 from remedy.data_gen.traces.render import FORMATS
@@ -25,6 +23,9 @@ from remedy.eval.records.schema import (
     with_changed,
 )
 from remedy.eval.stats import Estimate, mean, pooled, rate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ConditionSummary(TypedDict):
@@ -123,7 +124,7 @@ def _condition(everything: pd.DataFrame, labels: list[str]) -> ConditionSummary:
         "variant": str(first.get("variant", first["run"])),
         "diagnostic": str(first["diagnostic"]),
         "condition": str(first["condition"]),
-        "labels": {name: _plain(first[name]) for name in labels if not pd.isna(first[name])},
+        "labels": {name: _plain(value) for name, value in first[labels].dropna().items()},
         "examples": len(rows),
         "programs": rows["example"].nunique(),
         "clusters": rows["cluster"].nunique(),

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from remedy.checksums import digest_of, read_json, read_table
 from remedy.eval.costs import PATTERNS, TOKENS
@@ -18,6 +16,9 @@ from remedy.eval.records.schema import CURE, LabelValue, read_records, traced_on
 from remedy.eval.records.summary import ConditionSummary, summarise
 from remedy.eval.report.planned import SELECTION, MissingRun, first_names
 from remedy.settings import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
         UserError: a file is damaged or missing, no condition is evaluated, or two folders hold the same condition of a
             run.
     """
+    import pandas as pd  # here, since settings are read without it
+
     evaluations = Evaluations([], [], pd.DataFrame({"run": [], "variant": [], "diagnostic": [], "failure": []}), [])
     records = []
     folder_of: dict[tuple[str, str, frozenset[tuple[str, LabelValue]]], Path] = {}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
@@ -17,6 +16,8 @@ LEVEL = 0.05
 
 def quantile(level: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t, or of the normal if `freedom` is infinite."""
+    from scipy import special  # here, since settings are read without it
+
     tail = 1 - level / 2
     return float(special.ndtri(tail) if np.isinf(freedom) else special.stdtrit(freedom, tail))
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from remedy.eval.stats.clusters import LEVEL
 
@@ -31,6 +30,8 @@ class PValues(NamedTuple):
 
 def clopper_pearson(count: int, of: int, level: float = LEVEL) -> tuple[float, float]:
     """Compute the exact interval of a rate (Clopper and Pearson, 1934)."""
+    from scipy import special  # here, since settings are read without it
+
     if not of:
         return 0.0, 1.0
     low = special.betaincinv(count, of - count + 1, level / 2) if count else 0.0

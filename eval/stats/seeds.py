@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from remedy.eval.stats.clusters import LEVEL, Codes, Floats, codes, design_effect, quantile
 from remedy.eval.stats.exact import clopper_pearson
@@ -64,6 +63,8 @@ class Spread(NamedTuple):
 
 
 def _t_tail(value: float, error: float, degrees: float) -> float:
+    from scipy import special  # here, since settings are read without it
+
     if not error:
         return float(value >= 0)
     return float(special.stdtr(degrees, value / error))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from remedy.eval.records import baselines
 from remedy.eval.records.schema import LabelValue, answered, with_changed
@@ -16,6 +15,9 @@ from remedy.eval.records.summary import ConditionSummary, counts
 from remedy.eval.stats import Difference, RecipeRate, compare, over_seeds
 from remedy.eval.stats.clusters import Floats
 from remedy.eval.tables.sections import Rows, in_order, mean_of, named, points_of, telling, text, tidied, title, varying
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PAIRED = ["example", "index", "split", "cluster"]
 """Columns that identify an example in every run."""
@@ -80,6 +82,8 @@ def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, 
 
     `count`: as in `outcomes_of`.
     """
+    import pandas as pd  # here, since settings are read without it
+
     rules = {name: outcomes for name, outcomes in baselines.outcomes(rows, share).items() if outcomes.notna().all()}
     if not rules:
         return None
@@ -92,6 +96,8 @@ def against_rule(rows: pd.DataFrame, share: str, count: str = "") -> tuple[str, 
 
 def grouped(conditions: Sequence[ConditionSummary], records: pd.DataFrame) -> list[Group]:
     """Group conditions of runs that differ only in seed."""
+    import pandas as pd  # here, since settings are read without it
+
     records = with_changed(records)
     rows = dict(list(records.groupby(["run", "condition"], sort=False))) if len(records) else {}
     groups: dict[tuple[object, ...], list[ConditionSummary]] = {}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from remedy.models.mixers.base import MIXERS, Mixer
+from remedy.models.mixers import MIXERS
+from remedy.models.mixers.base import Mixer
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache

@@ -1,60 +1,88 @@
 """Sequence mixers, which let a token see those before it.
 
-To add one, write a subclass of `Mixer` in a file here, with `@MIXERS.register(name)`, and import it below.
+To add one, write a subclass of `Mixer` in a file here, with `@MIXERS.register(name)`, and name it below, with what it reads of the
+settings. These need only the names: PyTorch, which the classes import, takes seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import torch
+from remedy.registry import Registry
 
-from remedy.models.kernels import LIBRARY, TRIALS, UNTRIED, Use, try_kernels
-from remedy.models.mixers import attention, deltanet, mamba, path_attention, rnn, rwkv7  # noqa: F401 (they register themselves)
-from remedy.models.mixers.base import MIXERS, Mixer
-from remedy.models.mixers.short_convolution import ShortConvolution
-
-__all__ = ["MIXERS", "Mixer", "describe_kernels", "find_kernels", "kernels_of"]
+if TYPE_CHECKING:
+    from remedy.models.mixers.base import Mixer
 
 
-def find_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> None:
-    """Try the kernels of a decoder's mixers on a GPU; elsewhere do nothing.
+class Reads(NamedTuple):
+    """What a mixer reads of `DecoderSettings`, besides the widths of every decoder."""
 
-    Call it in every process, after its device is chosen and before anything is compiled or run.
-    """
-    if device.type == "cuda":
-        try_kernels((use for layer in layers for use in _uses(layer)), device, dtype)
-
-
-def describe_kernels(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> str:
-    return "; ".join(f"{name}: {path}" for name, path in kernels_of(layers, device, dtype).items())
-
-
-def kernels_of(layers: Iterable[Mixer], device: torch.device, dtype: torch.dtype) -> dict[str, str]:
-    """Return by mixer what computes its operations, and why no kernel does."""
-    names = {mixer: name for name, mixer in MIXERS.items()}
-    paths_of: dict[str, dict[str, None]] = {}  # mixers of one name may have different widths
-    for layer in layers:
-        parts = [f"{use[0]} by {_path(use, device, dtype)}" for use in _uses(layer)]
-        paths_of.setdefault(names[type(layer)], {})[", ".join(parts) or layer.own_path(device, dtype)] = None
-    return {name: "; ".join(paths) for name, paths in paths_of.items()}
+    uses: frozenset[str] = frozenset()
+    """The fields that it reads."""
+    published: Mapping[str, Any] = MappingProxyType({})
+    """Values of fields that are left null, as published."""
+    eigenvalues: Literal["positive", "signed"] | None = None
+    """Default range of its transition's eigenvalues; None if it does not read `eigenvalues`."""
+    ranges: tuple[str, ...] = ("positive", "signed")
+    """Values of `eigenvalues` that it allows."""
+    sets_state: str = "hidden_size"
+    """The field that scales its state at a fixed width, or else `hidden_size`."""
 
 
-def _uses(mixer: Mixer) -> Iterator[Use]:
-    yield from mixer.operations()
-    for part in mixer.children():
-        if isinstance(part, ShortConvolution):
-            yield from part.operations()
+_DELTA = Reads(
+    frozenset({"num_attention_heads", "eigenvalues", "short_convolution"}),
+    {"short_convolution": True},
+    "signed",
+    ("positive", "signed", "closed"),
+)
+READS = {
+    "attention": Reads(
+        frozenset(
+            {
+                "num_attention_heads",
+                "positions",
+                "position_range",
+                "position_capacity",
+                "rope_theta",
+                "window",
+                "qk_norm",
+                "short_convolution",
+            }
+        ),
+        {"short_convolution": False},
+        sets_state="window",
+    ),
+    "deltanet": _DELTA,
+    "gated_deltanet": _DELTA,
+    "deltaproduct": _DELTA._replace(uses=_DELTA.uses | {"num_householder"}),
+    "mamba": Reads(frozenset({"eigenvalues", "state_size"}), {"state_size": 16}, "positive", sets_state="state_size"),
+    "mamba2": Reads(
+        frozenset({"num_attention_heads", "eigenvalues", "state_size"}),
+        {"state_size": 128},
+        "positive",
+        sets_state="state_size",
+    ),
+    "path_attention": Reads(frozenset({"num_attention_heads", "eigenvalues"}), eigenvalues="signed"),
+    "gru": Reads(),
+    "lstm": Reads(),
+    "rwkv7": Reads(frozenset({"num_attention_heads"})),
+}
+"""What the mixers of this package read."""
+MIXERS: Registry[type[Mixer]] = Registry(
+    "mixer",
+    {
+        f"{__name__}.attention": "attention",
+        f"{__name__}.deltanet": "deltanet gated_deltanet deltaproduct",
+        f"{__name__}.mamba": "mamba mamba2",
+        f"{__name__}.path_attention": "path_attention",
+        f"{__name__}.rnn": "gru lstm",
+        f"{__name__}.rwkv7": "rwkv7",
+    },
+)
 
 
-def _path(use: Use, device: torch.device, dtype: torch.dtype) -> str:
-    if device.type != "cuda":
-        return "PyTorch (no CUDA device)"
-    refusal = TRIALS.get((use, device.type, dtype), UNTRIED)
-    if refusal is not None:
-        return f"PyTorch ({refusal})"
-    try:
-        return f"{LIBRARY} {version(LIBRARY)}"
-    except PackageNotFoundError:  # its folder alone is on the search path
-        return LIBRARY
+def reads_of(mixer: str) -> Reads:
+    """Return what a mixer reads; those of plug-ins say it themselves."""
+    return READS[mixer] if mixer in READS else MIXERS[mixer].reads

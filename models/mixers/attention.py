@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remedy.models.mixers.base import MIXERS, Mixer
+from remedy.models.mixers import MIXERS, READS
+from remedy.models.mixers.base import Mixer
 from remedy.models.mixers.short_convolution import ShortConvolution
 
 if TYPE_CHECKING:
@@ -28,21 +29,8 @@ class Attention(Mixer):
     convolution has no activation (So et al., "Primer", 2021).
     """
 
-    uses = frozenset(
-        {
-            "num_attention_heads",
-            "positions",
-            "position_range",
-            "position_capacity",
-            "rope_theta",
-            "window",
-            "qk_norm",
-            "short_convolution",
-        }
-    )
-    published = {"short_convolution": False}
+    reads = READS["attention"]
     positional = True
-    sets_state = "window"
     state_flops = 2.0  # a product and a sum for each number in keys and values (Chowdhery et al., "PaLM", 2022)
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:

@@ -1,20 +1,18 @@
-"""Interface and registry of sequence mixers."""
+"""Interface of sequence mixers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.kernels import Use
-from remedy.registry import Registry
+from remedy.models.mixers import Reads
 
-if TYPE_CHECKING:  # settings import the mixers, and should not wait for Transformers
+if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
     from remedy.models.decoder_config import DecoderConfig
 
@@ -26,20 +24,12 @@ class Mixer(nn.Module):
     parameters must broadcast over (B, T, ...): in stacked models they are (B, 1, ...).
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset()
-    """Fields of `DecoderSettings` that it reads, besides the widths of every decoder."""
-    published: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Values of settings that are left null, as published."""
-    eigenvalues: ClassVar[Literal["positive", "signed"] | None] = None
-    """Default range of its transition's eigenvalues; None if it does not read `eigenvalues`."""
-    ranges: ClassVar[tuple[str, ...]] = ("positive", "signed")
-    """Values of `eigenvalues` that it allows."""
+    reads: ClassVar[Reads] = Reads()
+    """What it reads of the settings."""
     positional: ClassVar[bool] = False
     """Whether `forward` takes positions as third argument: (T,) or (B, T), or None if they count up from 0."""
     undecayed: ClassVar[frozenset[str]] = frozenset()
     """Names of its parameters without weight decay, besides norms and biases."""
-    sets_state: ClassVar[str] = "hidden_size"
-    """The setting that scales its state at a fixed width, or else `hidden_size`."""
     state_flops: float = 0.0
     """Operations of a token per number of the state, besides products with weights."""
     window: int | None = None
@@ -55,11 +45,11 @@ class Mixer(nn.Module):
     @classmethod
     def setting(cls, config: DecoderConfig, key: str) -> Any:
         value = getattr(config, key)
-        return cls.published[key] if value is None else value
+        return cls.reads.published[key] if value is None else value
 
     @classmethod
     def eigenvalue_range(cls, chosen: str | None) -> str | None:
-        return (chosen or cls.eigenvalues) if cls.eigenvalues is not None else None
+        return (chosen or cls.reads.eigenvalues) if cls.reads.eigenvalues is not None else None
 
     def initialised(self) -> list[nn.Module]:
         """List linear layers to which `initializer_range` does not apply."""
@@ -92,9 +82,6 @@ class Mixer(nn.Module):
     def write_state(self, cache: MixerCache | None, state: Tensor) -> None:
         if cache is not None:
             cache.update_recurrent_state(state, self.layer)
-
-
-MIXERS: Registry[type[Mixer]] = Registry("mixer")
 
 
 def in_chunks(most: int, dim: int, *tensors: Tensor | None) -> list[Any]:

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.kernels import OPERATIONS, Operation, Use, compute
-from remedy.models.mixers.base import MIXERS, Mixer, in_chunks, step_bias
+from remedy.models.mixers import MIXERS, READS
+from remedy.models.mixers.base import Mixer, in_chunks, step_bias
 from remedy.models.mixers.short_convolution import ShortConvolution
 
 if TYPE_CHECKING:
@@ -201,10 +202,7 @@ OVERHANG = 0.01
 class DeltaNet(Mixer):
     """Short convolution, normalised keys and queries, delta rule, head norm and optional gate."""
 
-    uses = frozenset({"num_attention_heads", "eigenvalues", "short_convolution"})
-    published = {"short_convolution": True}
-    eigenvalues = "signed"
-    ranges = ("positive", "signed", "closed")
+    reads = READS["deltanet"]
     gated: ClassVar[bool] = False
     """Whether the transition decays."""
     wide: ClassVar[bool] = False
@@ -287,7 +285,7 @@ class GatedDeltaNet(DeltaNet):
 class DeltaProduct(DeltaNet):
     """DeltaNet with several Householder steps per token."""
 
-    uses = DeltaNet.uses | {"num_householder"}
+    reads = READS["deltaproduct"]
     wide = True
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.kernels import Use, compute
-from remedy.models.mixers.base import MIXERS, Mixer, step_bias
+from remedy.models.mixers import MIXERS, READS
+from remedy.models.mixers.base import Mixer, step_bias
 from remedy.models.mixers.short_convolution import ShortConvolution
 from remedy.models.mixers.ssm_scan import selective_scan
 
@@ -30,11 +31,8 @@ EXPAND = 2
 class Mamba(Mixer):
     """Selective scan with a diagonal transition that depends on the input."""
 
-    uses = frozenset({"eigenvalues", "state_size"})
-    published = {"state_size": 16}
-    eigenvalues = "positive"
+    reads = READS["mamba"]
     undecayed = frozenset({"A_log", "D"})
-    sets_state = "state_size"
     state_flops = 6.0  # exponent, its product, input and its sum, output (2)
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
@@ -78,11 +76,8 @@ class Mamba(Mixer):
 class Mamba2(Mixer):
     """State-space duality: one transition for all channels of a head."""
 
-    uses = frozenset({"num_attention_heads", "eigenvalues", "state_size"})
-    published = {"state_size": 128}
-    eigenvalues = "positive"
+    reads = READS["mamba2"]
     undecayed = frozenset({"A_log", "D"})
-    sets_state = "state_size"
     state_flops = 5.0  # decay, input and its sum, output (2)
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:

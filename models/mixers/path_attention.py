@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.kernels import OPERATIONS, Operation, Use, compute
-from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
+from remedy.models.mixers import MIXERS, READS
+from remedy.models.mixers.base import Mixer, in_chunks
 from remedy.models.mixers.short_convolution import ShortConvolution
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ class PaTHAttention(Mixer):
     left out. There is no window, since past keys depend on all later tokens.
     """
 
-    uses = frozenset({"num_attention_heads", "eigenvalues"})
-    eigenvalues = "signed"
+    reads = READS["path_attention"]
     state_flops = 4.0  # as attention, and a transformation of every earlier key
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:

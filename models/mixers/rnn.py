@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from remedy.models.mixers.base import MIXERS, Mixer
+from remedy.models.mixers import MIXERS
+from remedy.models.mixers.base import Mixer
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remedy.models.kernels import OPERATIONS, Operation, Use, compute
-from remedy.models.mixers.base import MIXERS, Mixer, in_chunks
+from remedy.models.mixers import MIXERS, READS
+from remedy.models.mixers.base import Mixer, in_chunks
 
 if TYPE_CHECKING:
     from remedy.models.cache import MixerCache
@@ -69,7 +70,7 @@ class RWKV7(Mixer):
     `fla/layers/rwkv7.py`). The value residual, which would cross layers, is left out.
     """
 
-    uses = frozenset({"num_attention_heads"})
+    reads = READS["rwkv7"]
     undecayed = frozenset({*(f"shift_{name}" for name in SHIFTED), "k_k", "k_a", "r_k"})
     state_flops = 9.0  # removal, its addition, writing, output (2 each), decay
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.examples import examples
-from remedy.eval.checkpoint import CheckpointInfo, for_checkpoint
+from remedy.eval.checkpoint import for_checkpoint
+from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.launch.generate import GenerateConfig
 from remedy.settings import ConfigError, build

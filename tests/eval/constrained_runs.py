@@ -16,7 +16,7 @@ from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import FREE
 from remedy.eval.decoding.protocol import ConstraintState
-from remedy.eval.generators import DecodingOptions, ModelOutput
+from remedy.eval.generators.base import DecodingOptions, ModelOutput
 from remedy.models.chunks import Kind
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer

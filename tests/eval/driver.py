@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from remedy.eval.generators import Journal, LocalGenerator
+from remedy.eval.generators.request_log import Journal
+from remedy.eval.generators.speculative import LocalGenerator
 
 RANK = os.environ["RANK"]
 LAUNCH = Path(__file__).resolve().parents[2] / "launch" / "evaluate.py"

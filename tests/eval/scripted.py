@@ -11,7 +11,8 @@ import torch
 from remedy.data_gen.memory import Memory
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED
-from remedy.eval.generators import LocalGenerator, ModelOutput
+from remedy.eval.generators.base import ModelOutput
+from remedy.eval.generators.speculative import LocalGenerator
 from remedy.models.cache import Footprint
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.reader import Departure

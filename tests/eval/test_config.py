@@ -9,8 +9,8 @@ import torch
 
 from remedy.checksums import read_json
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import CheckpointInfo, for_checkpoint, load_evaluated
-from remedy.eval.conditions import conditions_of
+from remedy.eval.checkpoint import for_checkpoint, load_evaluated
+from remedy.eval.conditions import CheckpointInfo, conditions_of
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import DIAGNOSTICS
 from remedy.eval.evaluate import evaluate

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from remedy.eval import distributed
 from remedy.eval.distributed import Rank
-from remedy.eval.generators import Journal
+from remedy.eval.generators.request_log import Journal
 from remedy.eval.records.folder import RECORDS, UNFINISHED
 from remedy.processes import Process, this_process
 from remedy.settings import UserError

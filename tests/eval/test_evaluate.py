@@ -11,7 +11,7 @@ import pytest
 from remedy.checksums import read_json
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
-from remedy.eval.checkpoint import CheckpointInfo
+from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.progress import Progress

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.generate import GenerateConfig
 from remedy.launch.jobs import expand, trials
 from remedy.launch.plan import check_programs
+from remedy.launch.reference import SETTINGS
 from remedy.launch.train import given_programs
 from remedy.settings import Settings, UserError, load
 from remedy.train.config import RunConfig
@@ -75,3 +78,25 @@ def test_the_shipped_configurations_are_valid(file: Path, tmp_path: Path, monkey
     except UserError as error:
         if "no hub here" not in str(error):
             raise
+
+
+def test_settings_are_read_without_what_takes_seconds_to_import() -> None:
+    """Also every run of an experiment: a mistake in it is reported at once."""
+    late = {"torch", "transformers", "pandas", "scipy", "matplotlib", "datasets", "deepspeed"}
+    files = {
+        "train": "train/strings.yaml",
+        "generate": "data/strings.yaml",
+        "evaluate": "evaluate/composition.yaml",
+        "measure": "measure/programs.yaml",
+        "run": "study/groups.yaml",
+    }
+    assert files.keys() == SETTINGS.keys()
+    code = (
+        "import sys; from remedy.launch import cli, jobs, reference; from remedy.settings import load\n"
+        f"for command, file in {files}.items():\n"
+        "    settings = load(reference.settings_class(command), f'configs/{file}')\n"
+        "    reference.as_help(type(settings))\n"
+        f"jobs.expand(settings, ''); print({late} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "set()\n", done.stderr

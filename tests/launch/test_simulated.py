@@ -15,9 +15,11 @@ from remedy.data_gen.splits import ALL
 from remedy.eval.decoding.protocol import TokenListener, TokenOrigin, ignore_token
 from remedy.eval.diagnostics import Condition
 from remedy.eval.diagnostics.programs import ProgramsDiagnostic
-from remedy.eval.generators import Generator, LocalGenerator, LoopGenerator
+from remedy.eval.generators.base import Generator
+from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.speculative import LocalGenerator
 from remedy.eval.view.model import View
-from remedy.launch.simulate import prepared, written_view
+from remedy.launch.simulation import prepared, written_view
 from remedy.models.chunks import Kind
 from remedy.models.reader import ModelReader
 from tests.eval.constrained_runs import CHARACTERS, LOOPS, Noisy

@@ -36,7 +36,7 @@ def named(value: object) -> str:
 def decoder(mixers: tuple[str, ...], **settings: object) -> DecoderForCausalLM:
     torch.manual_seed(0)
     shape: dict[str, object] = {"num_hidden_layers": max(2, len(mixers)), "hidden_size": 32}
-    if any("num_attention_heads" in MIXERS[name].uses for name in mixers):
+    if any("num_attention_heads" in MIXERS[name].reads.uses for name in mixers):
         shape["num_attention_heads"] = 2
     config = DecoderSettings.model_validate({"mixers": mixers, "intermediate_size": 88, **shape, **settings})
     model = DecoderForCausalLM(DecoderConfig.from_settings(config, 40)).eval()

@@ -8,7 +8,8 @@ import pytest
 import torch
 from accelerate import dispatch_model
 
-from remedy.eval.checkpoint import CheckpointInfo, describe, weights_digest
+from remedy.eval.checkpoint import describe, weights_digest
+from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.models.loading import input_device, load_checkpoint, spread

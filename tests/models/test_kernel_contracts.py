@@ -32,10 +32,11 @@ if SOURCES:
 
     autotuner.Autotuner.__init__ = first_configuration
 
-import remedy.models.mixers  # noqa: E402, F401 (registers operations)
 from remedy.models.kernels import LIMITS, OPERATIONS, distance_between, refusal, results  # noqa: E402
+from remedy.models.mixers import MIXERS  # noqa: E402
 
 CPU = torch.device("cpu")
+list(MIXERS.values())  # their modules register the operations
 HALF = torch.float16  # the interpreter computes with the bits of a bfloat16
 
 

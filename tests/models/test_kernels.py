@@ -18,8 +18,8 @@ from torch import Tensor
 
 from remedy.models import kernels
 from remedy.models.kernels import OPERATIONS, Use, compute, kernel, refusal, refusal_in_subprocess, try_kernels
-from remedy.models.mixers import describe_kernels, find_kernels
 from remedy.models.mixers.deltanet import _reference
+from remedy.models.mixers.used_kernels import describe_kernels, find_kernels
 from tests.models.small_decoders import decoder
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)

@@ -15,7 +15,7 @@ from remedy.data_gen.roles import Role
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics import Condition
 from remedy.eval.evaluate import run_condition
-from remedy.eval.generators import LocalGenerator
+from remedy.eval.generators.speculative import LocalGenerator
 from remedy.models.loading import load_checkpoint
 from remedy.models.model_manifest import read_training
 from remedy.models.reader import ModelReader

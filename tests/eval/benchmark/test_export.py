@@ -17,7 +17,7 @@ from remedy.eval.benchmark.export import PACKAGE, export_benchmark, freeze
 from remedy.eval.benchmark.scorer import read, score_answer, score_trace, wilson
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import run_condition
-from remedy.eval.generators import LocalGenerator
+from remedy.eval.generators.speculative import LocalGenerator
 from remedy.eval.report.logs import LogOptions, read_logs
 from remedy.eval.stats import rate
 from remedy.models.encoding import encoded_examples

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.protocol import ConstraintState
-from remedy.eval.generators import LoopGenerator, make_requests
+from remedy.eval.generators.base import make_requests
+from remedy.eval.generators.loop import LoopGenerator
 from remedy.models.chunks import Kind
 from remedy.models.tokenizer import Encoded
 from tests.eval.constrained_runs import CHARACTERS, CONSTRAINED, Prepared, assert_alike, assert_held

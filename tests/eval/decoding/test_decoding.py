@@ -11,7 +11,7 @@ from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
-from remedy.eval.generators import DecodingOptions, make_requests
+from remedy.eval.generators.base import DecodingOptions, make_requests
 from remedy.eval.generators.loop import decode_as, predict
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.reader import ModelReader

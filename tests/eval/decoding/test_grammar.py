@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from remedy.data_gen.memory import Memory
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.constraints import starts_of
-from remedy.eval.generators import DecodingOptions, LoopGenerator, ModelOutput, ServedGenerator, make_requests
 from remedy.eval.generators.backend import Backend
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, make_requests
+from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.served import ServedGenerator
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded
 from remedy.settings import UserError

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE
-from remedy.eval.generators import DecodingOptions, LocalGenerator, LoopGenerator, make_requests
+from remedy.eval.generators.base import DecodingOptions, make_requests
+from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.speculative import LocalGenerator
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.mixers import MIXERS
 from remedy.models.reader import ModelReader

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import CheckpointInfo
+from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.schema import read_records

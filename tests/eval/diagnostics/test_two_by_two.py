@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from remedy.eval.checkpoint import CheckpointInfo
+from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.diagnostics.two_by_two import CELLS, cells_table
 from remedy.eval.evaluate import evaluate

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.eval.checkpoint import CheckpointInfo
+from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.generators import server

@@ -8,7 +8,7 @@ import torch
 
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.forcings import FREE
-from remedy.eval.generators import DecodingOptions, make_requests
+from remedy.eval.generators.base import DecodingOptions, make_requests
 from remedy.models.chunks import Chunk, Kind
 from remedy.models.tokenizer import Encoded
 from tests.eval.decoding.test_decoding import prepared

@@ -14,8 +14,10 @@ import pytest
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.decoding.protocol import TokenOrigin
-from remedy.eval.generators import DecodingOptions, Journal, ModelOutput, ServedGenerator, make_requests
 from remedy.eval.generators.backend import KEY, Backend
+from remedy.eval.generators.base import DecodingOptions, ModelOutput, make_requests
+from remedy.eval.generators.request_log import Journal
+from remedy.eval.generators.served import ServedGenerator
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer

@@ -11,9 +11,11 @@ import pytest
 
 from remedy.data_gen.roles import Role
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.generators import DecodingOptions, LoopGenerator, ServedGenerator, make_requests
 from remedy.eval.generators.backend import Backend
+from remedy.eval.generators.base import DecodingOptions, make_requests
 from remedy.eval.generators.completions import Question, ask, read
+from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.served import ServedGenerator
 from remedy.eval.records.folder import UNFINISHED
 from remedy.models.encoding import encoded_examples
 from remedy.models.loading import load_checkpoint

@@ -9,7 +9,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.eval.config import EvalConfig
 from remedy.eval.decoding.forcings import fed_roles
-from remedy.eval.generators import LoopGenerator
+from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.scoring import score_batch
 from remedy.models.encoding import encoded_examples
 from remedy.settings import build

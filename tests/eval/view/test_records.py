@@ -8,7 +8,7 @@ import pytest
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
 from remedy.data_gen.roles import spans_text
-from remedy.eval.checkpoint import CheckpointInfo
+from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.folder import REQUEST

@@ -73,7 +73,7 @@ class DecodedExample(NamedTuple):
         true = self.spelled()
         first = true[: len(true) - len(self.example.frames)]
         # Frames after the true end were fed nothing: then all are read by what the model wrote.
-        past = true if self.answer_fed and len(frames) <= len(self.example.frames) else None
+        past = true if Role.STATE in self.fed and len(frames) <= len(self.example.frames) else None
         return restore([*first, *frames], past)[len(first) :]
 
     def spelled(self) -> list[ReadFrame]:

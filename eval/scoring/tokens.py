@@ -133,7 +133,7 @@ def _by_meaning(decoded: DecodedExample, pairs: Sequence[_TokenPair], tokenizer:
             # Under teacher forcing, a value answers the true question, not the predicted one.
             asked_id = before.token if decoded.parallel else before.written
             for side, (name, token) in enumerate([(before.token, pair.token), (asked_id, pair.written)]):
-                past = memories[0 if decoded.answer_fed else side]
+                past = memories[0 if Role.STATE in decoded.fed else side]
                 known = token is not None and tokenizer.decode([token]) == UNCHANGED.text and name in past
                 meanings.append(past[name] if known and name is not None else token)
                 if name is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import Example, examples
-from remedy.data_gen.roles import Special
+from remedy.data_gen.roles import Role, Special
 from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import fed_roles
 from remedy.eval.scoring.common import DecodedExample
@@ -18,7 +18,7 @@ from remedy.eval.scoring.frames import score_frames
 from remedy.models.tokenizer import Encoded
 from remedy.settings import build
 from tests.eval.constrained_runs import CHARACTERS as TOKENIZER
-from tests.eval.scoring.truths import freely, ids_of, start_of
+from tests.eval.scoring.truths import freely, ids_of, start_of, true_runs
 
 CODE = """def f(s, n):
     parts = [s]
@@ -155,6 +155,22 @@ def test_states_that_a_sparse_trace_shows_are_counted_and_one_more_is_an_error(
     assert (record["right"], record["states"], record["state_exact"]) == (True, shown, 1)
     record = scored(data, one_more)
     assert (record["right"], record["first_error_role"]) == (True, "state")
+
+
+def test_fed_values_do_not_mend_a_wrong_state_that_unchanged_refers_to(programs: Path) -> None:
+    """`..` after a wrong state of the model's own means that state, whether values are fed or not."""
+    data = config(programs, reveal={"locals": "diff"})
+    example, truth = truth_of(data)
+    wrong = next(at for at, string in enumerate(truth.strings) if string and truth.roles[at] == Role.STATE)
+    counts = []
+    for forcing in (("context", "structure", "event", "action"), ("context", "structure", "event", "action", "value")):
+        runs = [
+            run._replace(ids=[token + (run.start + i == wrong) for i, token in enumerate(run.ids)])
+            for run in true_runs(truth, forcing)
+        ]
+        score = dict(score_frames(DecodedExample(example, truth, runs, fed_roles(forcing), data), TOKENIZER))
+        counts.append(round(float(str(score["state_exact"])) * int(str(score["states"]))))
+    assert counts[0] == counts[1] < score["states"] - 1
 
 
 def test_a_trace_that_ran_out_of_tokens_is_a_runaway_and_one_with_an_error_may_be_right(programs: Path) -> None:

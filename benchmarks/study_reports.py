@@ -25,7 +25,7 @@ from remedy.settings import load
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "study"
 QUESTIONS = (
-    *("mixers", "mixers_longer", "held_out_pairs", "horizon", "reveals", "groups"),
+    *("mixers", "mixers_longer", "held_out_pairs", "held_out_pairs_fourth", "horizon", "reveals", "groups"),
     *("wrong_actions", "repeats", "strings", "equal_examples", "accuracy_per_token", "failing_share"),
     *("strings_pretrained", "pretrained", "executor", "pretrained_harvested"),
 )

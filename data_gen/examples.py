@@ -1,4 +1,4 @@
-"""Examples as pure functions of (configuration, split, index).
+"""Examples as pure functions of (configuration with its tokenizer, split, index).
 
 The hash of a program picks its split, so splits are disjoint in every format and encoding: an index whose candidate is of
 another split draws again.

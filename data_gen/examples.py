@@ -111,7 +111,6 @@ class Example:
 
 
 def example(data: DataConfig, split: str, index: int) -> Example:
-    """Make the example at one index."""
     return examples(data, split, [index])[0]
 
 

@@ -34,9 +34,9 @@ PARTS: dict[str, Callable[[TraceScore], float]] = {
     "format": lambda score: float(score.valid),
     "whole": lambda score: float(score.first_wrong is None),
 }
-"""Parts of a reward, each from 0 to 1. `prefix`: the share of frames before the first wrong one; text after the true end counts as one wrong
-frame. `answer`: the trace parses and gives the true answer. `format`: the text parses as a trace to its end. `whole`: the true trace
-with nothing after it."""
+"""Parts of a reward, each from 0 to 1. `prefix`: the share of frames before the first wrong one; text after the true end counts as one
+wrong frame. `answer`: the trace parses and gives the true answer. `format`: the text parses as a trace to its end. `whole`: the true
+trace with nothing after it."""
 
 
 class TraceReward:

@@ -26,8 +26,8 @@ from remedy.train.processes import summed
 def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[Tokens]]:
     """Return the first validation examples of `data` and `mixture`, as lists of rows.
 
-    An example is one row, or with `data.memory` all its windows. All stages and seeds have the same examples. A
-    finite set of programs is not repeated.
+    An example is one row, or with `data.memory` all its windows. All stages and seeds have the same examples. A finite
+    set of programs is not repeated.
 
     Raises:
         ConfigError: there are no such programs, or no token has a supervised role.

@@ -25,7 +25,7 @@ def vocabulary(n: int, kind: Moves) -> list[str]:
 
 
 def batch_arrays(batch: PermutationBatch, keys: rng.U64, reveal: RevealConfig, context: bool) -> TokenArrays:
-    """Build the token, role and frame arrays of the drawn programs."""
+    """Write drawn programs as arrays."""
     if (batch.lengths == batch.lengths[0]).all():
         return _one_length(batch, keys, reveal, context, int(batch.lengths[0]))
     parts = []

@@ -33,7 +33,7 @@ Answer = Literal["string", "print", "none"]
 def move_table(n: int, kind: Moves) -> Ints:
     """Return all n(n-1)/2 swaps or n! permutations as index arrays (M, n).
 
-    They are in lexicographic order. New value i is old value `table[m, i]`.
+    In lexicographic order. New value i is old value `table[m, i]`.
     """
     if kind == "full":
         return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
@@ -58,8 +58,8 @@ def commands(n: int, kind: Moves) -> list[str]:
 class PermutationBatch(NamedTuple):
     """Programs as arrays.
 
-    `lengths`: (B,). `values`, the starting digits: (B, n). `moves`, ranks in `move_table`, padded: (B, T). `pairs`, how
-    many held-out pairs each program has: (B,).
+    `lengths`, and `pairs`, counts of held-out ones: (B,). `values`, the starting digits: (B, n). `moves`, ranks in
+    `move_table`, padded: (B, T).
     """
 
     kind: Moves

@@ -128,7 +128,7 @@ class ProgramsTask(Task):
 
     @property
     def has_splits(self) -> bool:
-        """Return whether the source gives every program its split."""
+        """Say if the source gives the splits."""
         return load_cases(self)[0].split is not None
 
     def count(self, split: str) -> int:

@@ -1,6 +1,6 @@
 """Results of other harnesses: lm-eval samples, inspect_ai logs, or tables.
 
-Logs are untrusted: their bytes are bounded before reading, and rows of Parquet too.
+Logs are untrusted: bytes are bounded before reading, and Parquet's rows.
 """
 
 from __future__ import annotations
@@ -254,13 +254,13 @@ def _csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield rows, read in batches: one stored value may repeat in all rows."""
+    """Yield rows, read in batches."""
     with ParquetFile(path) as file:
         metadata = file.metadata
         _bound(path, metadata.num_rows, MOST_ROWS, "rows")
         size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
         unpacked = 0
-        # Any row may unpack to all `size` bytes.
+        # Any row may unpack to all `size` bytes: one stored value may repeat.
         for batch in file.iter_batches(1 + MOST_BYTES // (size + 1)):
             for row in batch.to_pylist():
                 _bound(path, unpacked := unpacked + len(str(row)), MOST_BYTES)

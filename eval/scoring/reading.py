@@ -64,7 +64,8 @@ def read_part(decoded: DecodedExample, roles: Collection[Role], tokenizer: Trace
 def tokens_by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[int, int]]]:
     """Group tokens by frame number, as (true position, token).
 
-    True tokens stand where no run does. A run of the true length is aligned token by token. All tokens of any other run get its start. The context is left out.
+    True tokens stand where no run does. A run of the true length is aligned token by token. All tokens of any other run
+    get its start. The context is left out.
     """
     aligned: list[tuple[int, int]] = []
     end = 0

@@ -39,7 +39,7 @@ ROLE_FAILURES: Mapping[Role, Failure] = {
 class _TokenPair(NamedTuple):
     """True token and the token written in its place (None: none).
 
-    `right`: whether both are equal, or after `_by_meaning` mean the same.
+    `right`: both are equal, or after `_by_meaning` mean the same.
     """
 
     position: int

@@ -49,7 +49,9 @@ class EvaluationFolder:
             return matching[0]
         if not matching:
             known = sorted({part for own in parts.values() for part in own})
-            raise ConfigError(f"--condition {words!r}: no condition of {self.folder} has all of these words; {suggest(words, known)}")
+            raise ConfigError(
+                f"--condition {words!r}: no condition of {self.folder} has all of these words; {suggest(words, known)}"
+            )
         names = "\n".join(f"  {' '.join(parts[slug])}" for slug in matching)
         raise ConfigError(
             f"--condition: {self.folder} has {len(matching)} conditions; give words that only one of them has:\n{names}"
@@ -72,7 +74,7 @@ class EvaluationFolder:
 def record_of_folder(folder: Path, index: int, words: str = "") -> View:
     """Return the view of one record.
 
-    `words`: of a condition, as in `find_condition`; by default the first is shown and the others are listed.
+    `words`: of a condition, as in `find_condition`; by default the first, with the others listed.
 
     Raises:
         UserError: there is no such condition or record.

@@ -81,9 +81,7 @@ def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["log.json", "results_2024.json"])
-def test_a_json_file_is_bounded_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_json_file_is_bounded_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("remedy.eval.report.logs.MOST_JSON", 100)
     (tmp_path / "samples_reverse_2024.jsonl").write_text("{}")
     (tmp_path / name).write_text(" " * 101)

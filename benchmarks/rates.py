@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from remedy.eval.stats.exact import permutation
+from remedy.eval.stats.exact import permutation_test
 from remedy.settings import UserError
 
 
@@ -48,7 +48,9 @@ def lines(folder: Path, runs: list[str], where: dict[str, str]) -> list[str]:
         if of != other:
             raise UserError(f"{before} was asked {of} programs, {after} {other}: the test takes equally many")
         points = 100 * (second.mean() - first.mean()) / of
-        said.append(f"{after} against {before}: {points:+.1f} points, p = {permutation(first, second).p_value:.4f}")
+        said.append(
+            f"{after} against {before}: {points:+.1f} points, p = {permutation_test(first, second).p_value:.4f}"
+        )
     return said
 
 

@@ -20,7 +20,7 @@ import scipy
 from scipy import stats
 
 from remedy.eval.stats import Question, VerdictWord, boschloo, compare, compute_evidence, levels, over_seeds, rate, word
-from remedy.eval.stats.exact import permutation
+from remedy.eval.stats.exact import permutation_test
 
 Array = npt.NDArray[np.float64]
 Generator = np.random.Generator
@@ -385,7 +385,7 @@ def power(repeats: int) -> None:
                 ours.append(said(before, after, of) in (VerdictWord.HELPED, VerdictWord.FIXED))
                 solved = (over_seeds(before, of).solved, over_seeds(after, of).solved)
                 counts = (side.sum(axis=1).astype(int) for side in (before, after))
-                tests = permutation(*counts), boschloo(solved[0], seeds, solved[1], seeds)
+                tests = permutation_test(*counts), boschloo(solved[0], seeds, solved[1], seeds)
                 exact.append([test.up < 0.025 for test in tests])
             permuted, counted = np.mean(exact, axis=0)
             cells.append(f"{share(ours)} ({permuted:.0%}, {counted:.0%})")

@@ -1,4 +1,4 @@
-"""Examples as pure functions of (configuration, split, index).
+"""Examples as pure functions of (configuration with its tokenizer, split, index).
 
 The hash of a program picks its split, so splits are disjoint in every format and encoding: an index whose candidate is of
 another split draws again.
@@ -111,7 +111,6 @@ class Example:
 
 
 def example(data: DataConfig, split: str, index: int) -> Example:
-    """Make the example at one index."""
     return examples(data, split, [index])[0]
 
 

@@ -47,7 +47,6 @@ def in_split(hashes: rng.U64, split: str) -> npt.NDArray[bool_]:
 
 
 def split_of(content_hash: int) -> str:
-    """Return a program's split."""
     bucket = rng.below(rng.mix(content_hash), 100)
     return next(name for name, (_, low, high) in SPLITS.items() if low <= bucket < high)
 

@@ -289,7 +289,7 @@ def run_condition(
         scored = score_batch(generator, tokenizer, batch, condition, config.max_new_tokens)
         for (example, truth), result in zip(batch, scored):
             results.rows.append(
-                {**_about(example, truth, condition), "python": python, "isolation": isolation, **result.score}
+                {**_record_facts(example, truth, condition), "python": python, "isolation": isolation, **result.score}
             )
             results.generations.append(result.generation)
             results.lengths.append(longest_seen(*truth[:3], condition.data.memory, tokenizer.special_ids))
@@ -308,7 +308,7 @@ def _pools(
         yield indices, encoded_examples(condition.data, tokenizer, condition.split, indices, workers)
 
 
-def _about(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:
+def _record_facts(example: Example, truth: Encoded, condition: Condition) -> dict[str, Any]:
     guesses = condition.data.task.guesses(example.trace, example.answer)
     return {
         "diagnostic": condition.diagnostic,

@@ -16,13 +16,13 @@ from remedy.launch.console import target
 from remedy.settings import UserError
 
 BARS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Candidates for `solved_at`: the first that the number of test programs can show is taken."""
+"""Candidates for `solved_at`: the first that a flawless run on these test programs can reach is taken."""
 EXAMPLES = 100
 """The most test programs in the evaluation."""
 FUNCTIONS = 30
 """From this number on, whole functions are dealt to splits; below it, single programs."""
 EXPERIMENT = """\
-# Written by `remedy init`. Do characters for strings, or states in every fourth frame alone, change how well these programs are traced?
+# Written by `remedy init`. Do characters for strings, or states only in every fourth frame, change how well these programs are traced?
 # {description}
 # Its runs, and which differences it can see: remedy run {name}.yaml --plan
 # To try it out: remedy run {name}.yaml max_steps=5 max_examples=4 output=runs/try
@@ -43,14 +43,14 @@ groups:
       baseline: {{}}
       characters: {{tokenizer.string_tokenization: characters}}
       sparse: {{data.reveal.spacing: 4}}
-    seeds: [0, 1, 2]                # five a side say more: remedy run ... --plan
+    seeds: [0, 1, 2]                # five on each side say more: remedy run ... --plan
     evaluate:
       diagnostics: [{{kind: programs, answer_only: [false], forcing: [free, teacher_forced], examples: {examples}}}]
       threads: 1
 comparisons:
   - {{mitigation: characters for strings, failure: strings, primary: true{solved},
      baseline: {{run: baseline, where: {{forcing: free}}}}, treatment: {{run: characters, where: {{forcing: free}}}}}}
-  - {{mitigation: a state in four frames, failure: token budget{solved},
+  - {{mitigation: a state every fourth frame, failure: token budget{solved},
      baseline: {{run: baseline, where: {{forcing: free}}}}, treatment: {{run: sparse, where: {{forcing: free}}}}}}
   - {{mitigation: "characters for strings: next states that change", failure: strings, metric: changed_state{solved},
      baseline: {{run: baseline, where: &fed {{forcing: teacher_forced}}}}, treatment: {{run: characters, where: *fed}}}}
@@ -69,8 +69,8 @@ def init(
     """
     task = ProgramsTask(path=programs)
     description = task.describe_splits()
-    # Splits that the programs' file names itself stay.
-    if not description.endswith("(as its source says)"):
+    # Splits given in the programs' file are kept.
+    if not task.has_splits:
         is_large = task.clusters("all", task.count("all")) >= FUNCTIONS
         task = ProgramsTask(path=programs, split_by="function" if is_large else "program")
         description = task.describe_splits()

@@ -14,7 +14,7 @@ MOST_CHARACTERS = 80
 MOST_OF_LINE = 600
 """The most characters of a message's line."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories of invisible characters that may act: controls (ANSI escapes), direction marks, surrogates, separators."""
+"""Unicode categories that are escaped: controls (ANSI escapes), direction marks, surrogates, private use, unassigned, separators."""
 _NAMES = 40
 """The most valid names in a message."""
 

@@ -34,8 +34,9 @@ PARTS: dict[str, Callable[[TraceScore], float]] = {
     "format": lambda score: float(score.valid),
     "whole": lambda score: float(score.first_wrong is None),
 }
-"""Parts of a reward, each from 0 to 1. `prefix`: the share of frames before the first wrong one, or one after the true end. `format`:
-the text parses as a trace to its end. `whole`: the true trace with nothing after it."""
+"""Parts of a reward, each from 0 to 1. `prefix`: the share of frames before the first wrong one; text after the true end counts as one
+wrong frame. `answer`: the trace parses and gives the true answer. `format`: the text parses as a trace to its end. `whole`: the true
+trace with nothing after it."""
 
 
 class TraceReward:
@@ -96,7 +97,7 @@ class TraceReward:
         return sum(weight * PARTS[name](score) for name, weight in self.parts.items()) / sum(self.parts.values())
 
     def _pieces(self, ids: Sequence[int]) -> list[Piece]:
-        """Split ids into texts and special tokens, to the first end."""
+        """Split ids into texts and special tokens, up to the first end-of-text token."""
         parsed: list[Piece] = []
         text: list[int] = []
         for token in [*ids, None]:  # None: the end, at which the last text is decoded
@@ -125,7 +126,7 @@ def dataset(data: DataConfig, count: int, split: str = "train", streaming: bool 
         UserError: the data has answers without traces, or too few programs (if streamed, when read).
     """
     if data.reveal.answer_only:
-        raise UserError("reveal.answer_only: leaves no trace to pay for: remove it")
+        raise UserError("reveal.answer_only: leaves no trace to reward: remove it")
     from datasets import Dataset, IterableDataset
 
     if streaming:

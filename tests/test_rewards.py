@@ -87,5 +87,5 @@ def test_what_has_no_trace_as_text_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "programs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     data = build(DataConfig, {"task": {"kind": "programs", "path": str(tmp_path / "programs.jsonl")}}, "test")
     assert [row["answer"] for row in dataset(data, 2)] == ["'a<frame_sep>'"]
-    with pytest.raises(UserError, match="leaves no trace to pay for"):
+    with pytest.raises(UserError, match="leaves no trace to reward"):
         dataset(DATA.changed({"reveal.answer_only": True}), 1)

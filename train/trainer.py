@@ -248,7 +248,7 @@ class RowTrainer(Trainer):
         model = self.model_wrapped
         model.eval()
         with self.compute_loss_context_manager():
-            metrics = self.validation.figures(cast(CausalLM, model), self.args.device, this_process(), self.head)
+            metrics = self.validation.metrics(cast(CausalLM, model), self.args.device, this_process(), self.head)
             if self.show is not None:
                 samples = self.validation.samples(cast(CausalLM, model), self.args.device, self.tokenizer)
                 self.show(self.state.global_step, samples)

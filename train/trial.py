@@ -27,9 +27,10 @@ SECONDS = 5.0
 
 
 class Cost(NamedTuple):
-    """Cost of one run; None is unknown, and `remark` says why.
+    """Cost of one run; None is unknown.
 
-    `tokens`: without padding. `computed`: with padding. `memory`: peak bytes of a process.
+    `tokens`: without padding. `computed`: with padding. `memory`: peak bytes of a process. `remark`: what is unknown, or
+    measured otherwise.
     """
 
     tokens: float | None = None
@@ -81,7 +82,7 @@ class _Clock(TrainerCallback):
 def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
     """Estimate a run's cost by steps in this process, without validation.
 
-    `processes`: those that share each batch. `threads`: the run's default.
+    `processes`: those that share each batch. `threads`: used where `train.threads` is not set.
     """
     torch.set_num_threads(threads)
     quieten(config)
@@ -127,7 +128,7 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
 
 
 def _first_batches(rows: Rows, config: RunConfig) -> tuple[list[list[Tokens]], list[float]]:
-    """Return each stage's first batch, and a worker's seconds to make it."""
+    """Return each stage's first batch, and the seconds to make it, shared among workers."""
     size, batches, making = config.train.batch_size, [], []
     rows.__getitems__(range(size))  # a warm-up, which is not timed
     for start in [0, *config.train.stage_ends()[:-1]]:

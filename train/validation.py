@@ -26,8 +26,8 @@ from remedy.train.processes import summed
 def validation_rows(config: RunConfig, tokenizer: TraceTokenizer) -> list[list[Tokens]]:
     """Return the first validation examples of `data` and `mixture`, as lists of rows.
 
-    An example is one row, or with `data.memory` all its windows. All stages and seeds have the same examples. Given
-    programs appear once.
+    An example is one row, or with `data.memory` all its windows. All stages and seeds have the same examples. A finite
+    set of programs is not repeated.
 
     Raises:
         ConfigError: there are no such programs, or no token has a supervised role.
@@ -87,9 +87,10 @@ class Validation:
         owners = np.stack([np.repeat(self.example_of, lengths), frames, present], axis=1)[supervised]
         self.parts, part_of = np.unique(owners, axis=0, return_inverse=True)
         self.part_of = part_of.reshape(-1)
+        # Each row's first supervised token, in this order, and the end.
         self.begins = np.concatenate([[0], np.cumsum(supervised)])[np.concatenate([[0], np.cumsum(lengths)])]
 
-    def figures(
+    def metrics(
         self, model: CausalLM, device: torch.device, process: Process, head: Head | None = None
     ) -> dict[str, float]:
         """Return `loss` (token mean), `exact_match`, and by role `loss_state` and `right_state`.
@@ -107,13 +108,13 @@ class Validation:
                 np.add.at(wrong, self.part_of[self.begins[start] : self.begins[stop]], mistakes)
         sums, wrong = (summed(torch.from_numpy(part)).numpy() for part in (sums, wrong))
         names = ["", *(f"_{role.label}" for role in self.roles)]
-        figures = {f"loss{name}": float(row[0] / row[1]) for name, row in zip(names, sums)}
+        metrics = {f"loss{name}": float(row[0] / row[1]) for name, row in zip(names, sums)}
         examples, roles = self.parts[:, 0], self.parts[:, 2]
-        figures["exact_match"] = 1 - len({*examples[wrong > 0]}) / len({*examples})
-        return figures | {f"right_{role.label}": float((wrong[roles == role] == 0).mean()) for role in self.roles}
+        metrics["exact_match"] = 1 - len({*examples[wrong > 0]}) / len({*examples})
+        return metrics | {f"right_{role.label}": float((wrong[roles == role] == 0).mean()) for role in self.roles}
 
     def samples(self, model: CausalLM, device: torch.device, tokenizer: TraceTokenizer) -> list[Sample]:
-        """Predict the supervised tokens of the first examples' first rows."""
+        """Predict the supervised tokens in the shortest row of each of the first examples."""
         first = [self.rows[np.flatnonzero(self.example_of == number)[0]] for number in range(min(SHOWN, self.examples))]
         ids, roles = padded(first, self.pad_id)
         masks = np.isin(roles[:, 1:], self.roles)

@@ -101,7 +101,7 @@ def fine_tuned(
             asked = config.data.changed(changes, name)
             found = [[row] for row in encode_rows(asked, reader, "test", range(examples))]
             written = frozenset(ROLES[role] for role in roles)
-            figures = Validation(found, reader.pad_id, written, 16).figures(model, device(), this_process())
+            figures = Validation(found, reader.pad_id, written, 16).metrics(model, device(), this_process())
             tokens = sum(len(row.ids) for (row,) in found) / examples
             yield {"test": name, "right": round(figures["exact_match"], 4), "tokens": round(tokens, 1)}
 

@@ -79,7 +79,6 @@ def retrace_shallower(program: Program, tracer: TracerConfig, outcome: Outcome) 
 
 
 def environment(config: TracerConfig) -> Environment:
-    """Return the programs' interpreter and its isolation."""
     if config.isolation == "trusted":
         return Environment(f"{platform.python_implementation()} {platform.python_version()}", "trusted")
     return _sandboxes(config)[0][0].environment

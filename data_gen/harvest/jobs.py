@@ -77,7 +77,6 @@ class Jobs:
         return [self._run({**job, "modules": [], "files": [], key: [item]}, _RECORDED) for key, item in alone]
 
     def broken(self, modules: Sequence[str]) -> set[str]:
-        """Find the modules that cannot be imported."""
         if not modules:
             return set()
         names = self._run({"kind": "broken", "modules": modules}, _NAMES)

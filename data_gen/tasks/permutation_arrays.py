@@ -1,6 +1,6 @@
 """Permutation examples in symbolic format as arrays, a batch at a time.
 
-They equal what `render` writes, which is too slow for small models.
+They equal what `render` writes, which is too slow for training small models.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from remedy.data_gen.traces.reveal import REVEAL_POSITION, RevealConfig
 
 
 def vocabulary(n: int, kind: Moves) -> list[str]:
-    """Return the task's symbols in the order of their ids."""
+    """Return the task's symbols in the order of their ids, after the special tokens."""
     return [*NAMES[:n], *"0123456789", "..", *commands(n, kind)]
 
 
 def batch_arrays(batch: PermutationBatch, keys: rng.U64, reveal: RevealConfig, context: bool) -> TokenArrays:
-    """Build the token, role and frame arrays of the drawn programs."""
+    """Write drawn programs as arrays."""
     if (batch.lengths == batch.lengths[0]).all():
         return _one_length(batch, keys, reveal, context, int(batch.lengths[0]))
     parts = []
@@ -40,7 +40,7 @@ def batch_arrays(batch: PermutationBatch, keys: rng.U64, reveal: RevealConfig, c
         np.full(shape, PAD_ROLE, np.int8),
         np.full(shape, -1, np.int32),
         np.zeros(shape[0], np.int64),
-        partial(_about, batch),
+        partial(_text_columns, batch),
     )
     for rows, part in parts:
         size = part.ids.shape[1]
@@ -59,7 +59,7 @@ def _one_length(
     values = states(batch._replace(moves=batch.moves[:, :length])) + digit0
     layout = _layout(n, batch.kind, length, reveal, context)
     ids = np.tile(layout.ids, (count, 1))
-    ids[:, 2 : 2 * n + 1 : 2] = values[:, 0]
+    ids[:, 2 : 2 * n + 1 : 2] = values[:, 0]  # after begin-of-text: name, digit, name, digit
     if context:
         ids[:, 1 + 2 * n : 1 + 2 * n + length] = moves
     action_columns, state_columns = (np.flatnonzero(layout.roles == role) for role in (Role.ACTION, Role.STATE))
@@ -76,11 +76,11 @@ def _one_length(
         np.broadcast_to(layout.roles, ids.shape),
         np.broadcast_to(layout.frames, ids.shape),
         np.full(count, ids.shape[1], dtype=np.int64),
-        partial(_about, batch),
+        partial(_text_columns, batch),
     )
 
 
-def _about(batch: PermutationBatch) -> TextColumns:
+def _text_columns(batch: PermutationBatch) -> TextColumns:
     lines, lengths = commands(batch.n, batch.kind), batch.lengths.tolist()
     last = states(batch)[np.arange(len(lengths)), batch.lengths].tolist()
     programs = [

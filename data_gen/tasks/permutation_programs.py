@@ -33,7 +33,7 @@ Answer = Literal["string", "print", "none"]
 def move_table(n: int, kind: Moves) -> Ints:
     """Return all n(n-1)/2 swaps or n! permutations as index arrays (M, n).
 
-    They are in lexicographic order. New value i is old value `table[m, i]`.
+    In lexicographic order. New value i is old value `table[m, i]`.
     """
     if kind == "full":
         return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
@@ -58,8 +58,8 @@ def commands(n: int, kind: Moves) -> list[str]:
 class PermutationBatch(NamedTuple):
     """Programs as arrays.
 
-    `lengths`, held-out `pairs`: (B,). `values`, the starting digits: (B, n). `moves`, ranks in `move_table`, padded: (B,
-    T).
+    `lengths`, and `pairs`, counts of held-out ones: (B,). `values`, the starting digits: (B, n). `moves`, ranks in
+    `move_table`, padded: (B, T).
     """
 
     kind: Moves
@@ -73,7 +73,7 @@ class PermutationBatch(NamedTuple):
         return int(self.values.shape[1])
 
     def rows(self, chosen: Ints, length: int) -> PermutationBatch:
-        """Select programs of at most `length` commands."""
+        """Select programs, without `pairs`, their moves cut to `length`."""
         return PermutationBatch(self.kind, self.lengths[chosen], self.values[chosen], self.moves[chosen, :length])
 
 
@@ -89,7 +89,8 @@ def held_out_successors(n: int, kind: Moves, count: int, seed: int) -> Ints:
     while (successors >= 0).sum() < count:
         key = rng.key(seed, rng.PAIRS, attempt)
         first, second = (rng.below(rng.bits(key, position), len(table)) for position in range(2))
-        # Two swaps that do not commute make a three-cycle, which is no command; a product of full permutations always is one.
+        # So that no single command does a pair's work: swaps that do not commute make a three-cycle, which is no command. A product of
+        # full permutations always is one.
         commute = (table[first][table[second]] == table[second][table[first]]).all()
         if not commute and successors[first] < 0 and second not in successors:
             successors[first] = second
@@ -117,7 +118,7 @@ def draw_batch(
     """Draw one program for each key.
 
     Commands are independent and uniform over the repertoire. With `successors`, each is uniform over those that may follow
-    the one before, so that every state meets every command. `with_pair`: a pair, uniform over pairs and places, replaces
+    the one before, so that no state is ruled out before any command. `with_pair`: a pair, uniform over pairs and places, replaces
     two commands; a repertoire then has both.
     """
     drawn = _between(lengths, keys, _LENGTH)
@@ -215,7 +216,10 @@ def session(batch: PermutationBatch, row: int = 0) -> Trace:
 
 
 def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -> Program:
-    """Write one program in function form; `string` returns `a=X,b=X,...`."""
+    """Write one program in function form.
+
+    `string` returns `a=X,b=X,...`, `print` prints one variable, `none` does neither.
+    """
     length = int(batch.lengths[row])
     names = NAMES[: batch.n]
     lines = commands(batch.n, batch.kind)
@@ -223,7 +227,7 @@ def function(batch: PermutationBatch, row: int = 0, answer: Answer = "string") -
     body += [f"{name} = {value}" for name, value in zip(names, batch.values[row].tolist())]
     body += [lines[rank] for rank in batch.moves[row, :length].tolist()]
     if answer == "print":
-        printed = names[(length - 1) % batch.n]
+        printed = names[(length - 1) % batch.n]  # the variables take turns, by length
         body.append(f'print(f"{printed} = {{{printed}}}")')
     elif answer == "string":
         body.append(f'return f"{",".join(f"{name}={{{name}}}" for name in names)}"')

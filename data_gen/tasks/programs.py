@@ -126,6 +126,11 @@ class ProgramsTask(Task):
     def interpreter(self) -> str | None:
         return self.tracer.python
 
+    @property
+    def has_splits(self) -> bool:
+        """Say if the source gives the splits."""
+        return load_cases(self)[0].split is not None
+
     def count(self, split: str) -> int:
         return len(split_cases(self, split))
 
@@ -133,7 +138,7 @@ class ProgramsTask(Task):
         return not self.rewrites and _have_marks(self)  # a program that is rewritten loses its comments
 
     def split_rule(self) -> str:
-        if load_cases(self)[0].split is not None:
+        if self.has_splits:
             return "Their source gives every program its split"
         rule = {
             "hash": "A hash of its function picks a program's split, so that no function is in two of them",
@@ -146,17 +151,16 @@ class ProgramsTask(Task):
         cases = load_cases(self)
         functions = len({case.group for case in cases})
         counts = ", ".join(f"{split} {self.count(split):,}" for split in SPLITS)
-        by = "as its source says" if cases[0].split is not None else f"split_by {self.split_by}"
+        by = "as its source says" if self.has_splits else f"split_by {self.split_by}"
         return f"{self.name}: {len(cases):,} programs of {functions:,} functions: {counts} ({by})"
 
     def require(self, split: str, count: int, reader: str) -> None:
         available = self.count(split)
         if available >= count:
             return
-        has_splits = load_cases(self)[0].split is not None
         cure = (
             f'give lines `"split": "{split}"`'
-            if has_splits
+            if self.has_splits
             else "write another `split_by` or other `shares` in data.task"
         )
         raise ConfigError(
@@ -216,7 +220,7 @@ def split_cases(task: ProgramsTask, split: str) -> tuple[Case, ...]:
 @lru_cache(maxsize=24)
 def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
     cases = load_cases(task)
-    if cases[0].split is not None:
+    if task.has_splits:
         if (task.split_by, task.shares) != ("hash", Shares()):
             raise ConfigError(f"data.task: split_by and shares do nothing, since {task.name} gives splits: remove them")
         splits = [str(case.split) for case in cases]
@@ -242,7 +246,7 @@ def _have_marks(task: ProgramsTask) -> bool:
 
 @lru_cache(maxsize=24)
 def _splits_share_functions(task: ProgramsTask) -> bool:
-    if load_cases(task)[0].split is None:
+    if not task.has_splits:
         return task.split_by == "program"
     groups = [{case.group for case in cases} for cases in _by_split(task).values()]
     return sum(map(len, groups)) > len(set[str]().union(*groups))

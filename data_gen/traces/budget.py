@@ -91,7 +91,6 @@ def allows_partial_trace(config: RevealConfig) -> bool:
 
 
 def describe(config: RevealConfig) -> str:
-    """Describe a reveal briefly."""
     depth = "" if config.call_depth is None else f", call depth {config.call_depth}"
     marks = "" if config.at is None else f", at {config.at}"
     frames = "" if config.frames == "all" else f", frames {config.frames}"

@@ -33,7 +33,7 @@ class TraceScore(NamedTuple):
     def prefix(self) -> float:
         """Return the share of the true frames before the first wrong one.
 
-        Text after the last counts as a wrong frame.
+        Text after the last is a wrong frame.
         """
         goes_on = self.frames_right == self.frames and self.first_wrong is not None
         return self.frames_right / (self.frames + goes_on) if self.frames_right else float(self.first_wrong is None)

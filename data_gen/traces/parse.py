@@ -66,7 +66,6 @@ class Reader(ABC):
         """The role that each piece has where it stands, as far as that is known; a separator's after a problem."""
 
     def feed(self, piece: Piece) -> None:
-        """Read one more piece."""
         self.frame_number = len(self.frames)
         self.roles.append(Role.STRUCTURE)
         if self.problem or not piece:

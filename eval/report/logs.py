@@ -1,6 +1,6 @@
 """Results of other harnesses: lm-eval samples, inspect_ai logs, or tables.
 
-Logs are untrusted: kind, bytes and examples are bounded before they are read.
+Logs are untrusted: bytes are bounded before reading, and Parquet's rows.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ ZSTANDARD = 93
 MOST_BYTES = 2**30
 """Bytes of a log, unpacked: more may exhaust memory."""
 MOST_JSON = 2**27
-"""Bytes of a line, or of a file of an archive: Python's objects may take 30 times as many."""
+"""Bytes of JSON (a line, a file, or a file of an archive): Python's objects may take 30 times as many."""
 MOST_ROWS = 500_000
 """Rows of a Parquet file, about 1 GB in memory: compression may hide any number of equal rows."""
 INSPECT = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Letters of inspect_ai's scores, with its values."""
 _WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(("", "na", "none", "null"), math.nan)
-"""Scores as texts in tables; NaN for none."""
+"""Scores as texts; NaN for none."""
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zlib.error, csv.Error)
 """Errors of a damaged log. RuntimeError: an archive that is encrypted or packed in an unknown way, or JSON too deep."""
 
@@ -47,7 +47,7 @@ class LogOptions(NamedTuple):
     """Options for reading logs.
 
     `metric`: a score, perhaps with lm-eval's filter (`exact_match,strict-match`). `cluster`: a field that names
-    clusters. `right_from`: the least right score.
+    clusters. `right_from`: the lowest score that counts as right; None: scores are 0 or 1.
     """
 
     metric: str = ""
@@ -82,7 +82,7 @@ def read_logs(path: Path, options: LogOptions) -> pd.DataFrame:
     Columns: those of `Row`, `file`, `metric`, `example` (name and content), `cluster`, `right` (None without a score).
 
     Raises:
-        UserError: a log is missing, unreadable, too large or failed; an option is needed; or a score is no right or wrong.
+        UserError: a log is missing, unreadable, too large or failed; an option is needed; or a score is neither right nor wrong.
     """
     tables = [table for file in log_files(path) if len(table := _read_log(file, options))]
     if not tables:
@@ -127,7 +127,7 @@ def _read_log(path: Path, options: LogOptions) -> pd.DataFrame:
     with _readable(str(path)):
         rows = list(_rows(path))
         metric = _metric(path, rows, options.metric) if rows else ""
-        if path.suffix == ".jsonl":  # lm-eval's rows of another filter
+        if path.suffix == ".jsonl":  # drop rows of lm-eval's other filters
             rows = [row for row in rows if metric in row.scores or not row.scores]
         table = pd.DataFrame(rows, columns=Row._fields).assign(
             file=str(path),
@@ -138,7 +138,8 @@ def _read_log(path: Path, options: LogOptions) -> pd.DataFrame:
         )
     for _, duplicate in table[table.duplicated(["seed", "task", "name"])].iterrows():
         raise UserError(
-            f"{duplicate['where']}: example {duplicate['name']!r} is there twice: give each seed or repeat a file, or a `seed`"
+            f"{duplicate['where']}: example {duplicate['name']!r} is there twice: put each seed or repeat in a file of its "
+            "own, or add a `seed` column"
         )
     if rows and not table["right"].count():
         raise UserError(f"{path}: no example has a value of {metric!r}")
@@ -152,11 +153,11 @@ def _rows(path: Path) -> Iterator[Row]:
             _bound(path, sum(archive.getinfo(name).file_size for name in [*names, "header.json"]), MOST_BYTES)
             header = _json(_member(archive, "header.json"))
             task_and_settings = _inspect_settings(path, header)
-            for name in names:  # summaries.json has long metadata cut, and no answers
+            for name in names:  # summaries.json cannot be used: it cuts metadata and has no answers
                 with _readable(where := f"{path}: {name}"):
                     yield _inspect_row(where, _json(_member(archive, name)), *task_and_settings)
     elif path.suffix == ".json":
-        log = _json(read_text(path, MOST_BYTES))
+        log = _json(read_text(path, MOST_JSON))
         task_and_settings = _inspect_settings(path, log)
         for number, sample in enumerate(log["samples"], 1):
             yield _inspect_row(f"{path}: sample {number}", sample, *task_and_settings)
@@ -173,7 +174,7 @@ def _rows(path: Path) -> Iterator[Row]:
         for number, row in enumerate(read_rows(path), 1):
             yield _table_row(f"{path}: row {number}", row)
     else:
-        raise UserError(f"{path}: is no log that is known here: {', '.join(KINDS)}")
+        raise UserError(f"{path}: is not a known kind of log: {', '.join(KINDS)}")
 
 
 def _lm_eval_settings(path: Path) -> tuple[str, dict[str, str]]:
@@ -183,7 +184,7 @@ def _lm_eval_settings(path: Path) -> tuple[str, dict[str, str]]:
     if not results_path.is_file():
         return task or date, {}
     with _readable(str(results_path)):
-        results = _json(read_text(results_path, MOST_BYTES))
+        results = _json(read_text(results_path, MOST_JSON))
         shots = {"n-shot": results["n-shot"][task], "limit": results["config"]["limit"]}
         return task, _written(shots, results["configs"][task].get("generation_kwargs"))
 
@@ -253,12 +254,13 @@ def _csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield rows, read in batches: one stored value may repeat in all rows."""
+    """Yield rows, read in batches."""
     with ParquetFile(path) as file:
         metadata = file.metadata
         _bound(path, metadata.num_rows, MOST_ROWS, "rows")
         size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
         unpacked = 0
+        # Any row may unpack to all `size` bytes: one stored value may repeat.
         for batch in file.iter_batches(1 + MOST_BYTES // (size + 1)):
             for row in batch.to_pylist():
                 _bound(path, unpacked := unpacked + len(str(row)), MOST_BYTES)

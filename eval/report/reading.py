@@ -41,7 +41,7 @@ class Measurement(NamedTuple):
 
 
 class Folders(NamedTuple):
-    """Folders of evaluations, of measurements, and of trials."""
+    """Folders of evaluations, measurements and tried settings (`selection.json`)."""
 
     evaluations: list[Path]
     measured: list[Path]
@@ -49,7 +49,7 @@ class Folders(NamedTuple):
 
 
 def find(directories: Sequence[Path]) -> Folders:
-    """Find such folders at or below the given ones.
+    """Find these folders at or below the given ones.
 
     Raises:
         UserError: a given folder has none.
@@ -73,7 +73,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
         UserError: a file is damaged or missing, no condition is evaluated, or two folders hold the same condition of a
             run.
     """
-    import pandas as pd  # here, since settings are read without it
+    import pandas as pd  # here: commands that only read settings start without pandas
 
     evaluations = Evaluations([], [], pd.DataFrame({"run": [], "variant": [], "diagnostic": [], "failure": []}), [])
     records = []
@@ -108,7 +108,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluations:
     if not records:
         return evaluations
     combined = pd.concat(records, ignore_index=True)
-    # Of NumPy's objects, pandas takes rows faster than of strings.
+    # pandas selects rows of object columns faster than of string columns.
     combined = combined.astype(dict.fromkeys(combined.select_dtypes("string"), object))
     return evaluations._replace(records=traced_only(combined))
 

@@ -48,7 +48,7 @@ def read(decoded: DecodedExample, runs: Sequence[Generated], tokenizer: TraceTok
 def read_part(decoded: DecodedExample, roles: Collection[Role], tokenizer: TraceTokenizer) -> Reading:
     """Read only tokens of some roles, with true tokens in place of all others.
 
-    Under teacher forcing, where a part ends is not checked.
+    Under teacher forcing, whether the model would end the part is not judged.
     """
     if not decoded.parallel:
         return read(decoded, [run for run in decoded.runs if decoded.truth.roles[run.start] in roles], tokenizer)
@@ -62,9 +62,10 @@ def read_part(decoded: DecodedExample, roles: Collection[Role], tokenizer: Trace
 
 
 def tokens_by_frame(truth: Encoded, runs: Sequence[Generated]) -> dict[int, list[tuple[int, int]]]:
-    """Group tokens by frame number, with the true positions that they replace.
+    """Group tokens by frame number, as (true position, token).
 
-    A run of the true length is aligned token by token. All tokens of any other run get its start. The context is left out.
+    True tokens stand where no run does. A run of the true length is aligned token by token. All tokens of any other run
+    get its start. The context is left out.
     """
     aligned: list[tuple[int, int]] = []
     end = 0
@@ -123,6 +124,7 @@ def generated_places(decoded: DecodedExample, tokenizer: TraceTokenizer) -> list
     one_token = FORMATS[decoded.data.format].one_token
     if not one_token and not decoded.structure_fed:
         ids = decoded.written(decoded.runs)
+        # Without the true tokens after the last run.
         return written_places(decoded, ids, tokenizer)[: sum(len(run.ids) for run in decoded.runs)]
     frame_indices = {frame.number: index for index, frame in enumerate(decoded.example.frames)}
     truth, places = decoded.truth, []

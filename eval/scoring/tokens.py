@@ -39,7 +39,7 @@ ROLE_FAILURES: Mapping[Role, Failure] = {
 class _TokenPair(NamedTuple):
     """True token and the token written in its place (None: none).
 
-    `right`: whether both mean the same.
+    `right`: both are equal, or after `_by_meaning` mean the same.
     """
 
     position: int
@@ -122,7 +122,7 @@ def _by_meaning(decoded: DecodedExample, pairs: Sequence[_TokenPair], tokenizer:
     """
     pairs_by_meaning: list[_TokenPair] = []
     frame = -1
-    # True and written: what `..` refers to is the state before, while this frame's fills `latest`.
+    # Of true and of written values: `..` looks into the previous state's `memories`, this state fills `latest`.
     memories: list[dict[int, int | None]] = [{}, {}]
     latest: list[dict[int, int | None]] = [{}, {}]
     for before, pair in zip([None, *pairs], pairs):

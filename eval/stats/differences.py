@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL, Floats, codes, quantile
-from remedy.eval.stats.exact import Counts, PValues, permutation, sign_flips
+from remedy.eval.stats.exact import Counts, PValues, permutation_test, sign_flips
 from remedy.eval.stats.seeds import Spread, adjusted, between_and_among, shared
 
 SEEDS_A_SIDE, RUNS_ON_BOTH = 5, 6
@@ -56,7 +56,7 @@ class Difference(NamedTuple):
         """Test exactly if the treatment's rates are the baseline's less `less` right answers."""
         before, after = self.right
         up, down = (
-            sign_flips(after + move - before) if self.matched else permutation(before, after + move)
+            sign_flips(after + move - before) if self.matched else permutation_test(before, after + move)
             for move in (less - self.shrinkage, less + self.shrinkage)
         )
         return PValues(up.up, down.down)

@@ -55,7 +55,7 @@ def boschloo(solved: int, trainings: int, solved_after: int, trainings_after: in
     return PValues(min(up, 1.0), min(down, 1.0))
 
 
-def permutation(before: Counts, after: Counts) -> PValues:
+def permutation_test(before: Counts, after: Counts) -> PValues:
     """Test if trainings of two recipes have the same mean of right answers.
 
     Every k trainings of the smaller side are exchanged with an equal share of the other side. A p-value is the share of

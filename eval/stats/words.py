@@ -17,7 +17,7 @@ from remedy.eval.stats.exact import (
     boschloo,
     clopper_pearson,
     most_failing,
-    permutation,
+    permutation_test,
     sign_flips,
 )
 from remedy.eval.stats.seeds import RecipeRate
@@ -139,7 +139,7 @@ def _solves_as_well(
     if not baseline.solved or most_failing(failed, len(treatment.runs), level) >= margin:
         return False
     before, shifted = _counts(baseline), _counts(treatment) + allowed_loss
-    test = sign_flips(shifted - before) if len(baseline.runs) == 1 else permutation(before, shifted)
+    test = sign_flips(shifted - before) if len(baseline.runs) == 1 else permutation_test(before, shifted)
     return test.up < level
 
 

@@ -133,7 +133,6 @@ def percent(estimate: Estimate | None) -> str:
 
 
 def joined(separator: str, *parts: str) -> str:
-    """Join the parts that are not empty."""
     return separator.join(filter(None, parts))
 
 

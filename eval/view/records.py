@@ -12,7 +12,7 @@ import pandas as pd
 from remedy.checksums import digest_of
 from remedy.data_gen.roles import ROLES, Role
 from remedy.data_gen.traces.render import FORMATS
-from remedy.eval.decoding.forcings import FORCINGS, TEACHER_FORCED
+from remedy.eval.decoding.forcings import TEACHER_FORCED, fed_by_name
 from remedy.eval.records.folder import GENERATIONS, RECORDS, read_request, words_of
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
@@ -24,7 +24,7 @@ FACTS = ("failure", "wrong_action", "operation", "first_error_role", "outcome", 
 
 
 class EvaluationFolder:
-    """Folder of an evaluation to show records of.
+    """An evaluation's folder, to show its records.
 
     Raises:
         UserError: it holds none.
@@ -37,7 +37,7 @@ class EvaluationFolder:
         self.conditions: list[str] = self.request["conditions"]
 
     def find_condition(self, words: str) -> str:
-        """Return the only condition with these words in its name.
+        """Return the only condition whose labels or label values include every word.
 
         Raises:
             ConfigError: none has, or several have.
@@ -49,7 +49,9 @@ class EvaluationFolder:
             return matching[0]
         if not matching:
             known = sorted({part for own in parts.values() for part in own})
-            raise ConfigError(f"--condition {words!r}: no condition of {self.folder} has it; {suggest(words, known)}")
+            raise ConfigError(
+                f"--condition {words!r}: no condition of {self.folder} has all of these words; {suggest(words, known)}"
+            )
         names = "\n".join(f"  {' '.join(parts[slug])}" for slug in matching)
         raise ConfigError(
             f"--condition: {self.folder} has {len(matching)} conditions; give words that only one of them has:\n{names}"
@@ -72,7 +74,7 @@ class EvaluationFolder:
 def record_of_folder(folder: Path, index: int, words: str = "") -> View:
     """Return the view of one record.
 
-    `words`: of a condition, as in `find_condition`; by default the first is shown and the others are listed.
+    `words`: of a condition, as in `find_condition`; by default the first, with the others listed.
 
     Raises:
         UserError: there is no such condition or record.
@@ -87,8 +89,8 @@ def record_of_folder(folder: Path, index: int, words: str = "") -> View:
 
 def record_view(record: Mapping[str, Any], written: Mapping[str, Any]) -> View:
     form = FORMATS.get(record["format"])
-    # After true tokens, as in one-token formats, each token stands in place of one true token.
-    by_place = (form is not None and form.one_token) or FORCINGS.get(record["forcing"]) == TEACHER_FORCED
+    # Under teacher forcing, as in one-token formats, each token stands in place of one true token.
+    by_place = (form is not None and form.one_token) or fed_by_name(record["forcing"]) == TEACHER_FORCED
     title = f"Example {record['index']}, {record['condition'].replace('__', ', ')}"
     truth = _truth(written)
     numbers = list(dict.fromkeys(token.frame for token in truth if token.role is not Role.CONTEXT))

@@ -76,7 +76,7 @@ def test_figures_are_those_of_one_token_after_another_and_of_the_validation_spli
     exact = [all(hit for (of, *_), hit in right.items() if of == number) for number in range(len(rows))]
     for size in (1, 3, 7):
         validation = Validation([[row] for row in rows], tokenizer.pad_id, config.train.supervised(), size)
-        found = validation.figures(Bigrams(), torch.device("cpu"), ALONE)  # type: ignore[arg-type]
+        found = validation.metrics(Bigrams(), torch.device("cpu"), ALONE)  # type: ignore[arg-type]
         for role, (total, tokens) in wanted.items():
             assert found[f"loss_{role.label}"] == pytest.approx(total / tokens, rel=1e-5)
             hits = [hit for (_, of, _), hit in right.items() if of == role]

@@ -80,6 +80,15 @@ def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
         read_logs(path, LogOptions())
 
 
+@pytest.mark.parametrize("name", ["log.json", "results_2024.json"])
+def test_a_json_file_is_bounded_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("remedy.eval.report.logs.MOST_JSON", 100)
+    (tmp_path / "samples_reverse_2024.jsonl").write_text("{}")
+    (tmp_path / name).write_text(" " * 101)
+    with pytest.raises(UserError, match=f"{name}.* is no plain file of at most 100 bytes"):
+        read_logs(tmp_path / ("log.json" if name == "log.json" else "samples_reverse_2024.jsonl"), LogOptions())
+
+
 def test_a_packed_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remedy.eval.report.logs.MOST_BYTES", 100)
     with zipfile.ZipFile(tmp_path / "a.eval", "w", zipfile.ZIP_DEFLATED) as archive:

@@ -17,7 +17,7 @@ from remedy.eval.stats import (
     power_of_solved,
     rate,
 )
-from remedy.eval.stats.exact import most_failing, permutation, sign_flips
+from remedy.eval.stats.exact import most_failing, permutation_test, sign_flips
 
 
 def test_wilson_interval_of_a_published_example() -> None:
@@ -134,7 +134,7 @@ def test_a_difference_is_antisymmetric_and_its_interval_possible(
 
 @given(counts, counts)
 def test_permutations_are_those_that_can_be_written_down(before: list[int], after: list[int]) -> None:
-    found, few = permutation(np.array(before), np.array(after)), min(len(before), len(after))
+    found, few = permutation_test(np.array(before), np.array(after)), min(len(before), len(after))
     kinds = [[round(k * len(side) / few) for side in (before, after)] for k in range(few + 1)]
     exchanged = [
         [itertools.combinations(side, size) for side, size in zip((before, after), sizes, strict=True)]
@@ -166,7 +166,7 @@ def test_exact_p_values_of_examples_by_hand() -> None:
     assert boschloo(0, 3, 3, 3).p_value == pytest.approx(2 / 2**6)
     assert boschloo(0, 4, 4, 4).p_value == pytest.approx(2 / 2**8)
     assert boschloo(3, 3, 3, 3).p_value == boschloo(0, 3, 0, 3).p_value == 1
-    assert permutation(np.arange(5), np.arange(5, 10)).p_value == pytest.approx(2 / math.comb(10, 5))
+    assert permutation_test(np.arange(5), np.arange(5, 10)).p_value == pytest.approx(2 / math.comb(10, 5))
     assert sign_flips(np.arange(1, 7)).p_value == pytest.approx(2 / 2**6)
     # The least bounds of the share that fails: 0.9^29 and 0.95^59 are the first powers below 5 %.
     assert most_failing(0, 29) < 0.1 < most_failing(0, 28)

@@ -7,14 +7,14 @@ import pytest
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import example
-from remedy.data_gen.roles import spans_text
+from remedy.data_gen.roles import ROLES, spans_text
 from remedy.eval.conditions import CheckpointInfo
 from remedy.eval.config import EvalConfig
 from remedy.eval.evaluate import evaluate
 from remedy.eval.records.folder import REQUEST
 from remedy.eval.records.generations import read_generations
 from remedy.eval.records.schema import read_records
-from remedy.eval.view.records import record_of_folder
+from remedy.eval.view.records import record_of_folder, record_view
 from remedy.settings import UserError, build
 from tests.eval.test_evaluate import model_for
 
@@ -58,6 +58,13 @@ def test_true_stands_beside_written(evaluated: tuple[DataConfig, Path], forcing:
     for place in {*generation["places"]}:
         least = generation["logprobs"][generation["places"] == place].min()
         assert any(f" {math.exp(least):.3g}" in block.note for block in blocks)
+
+
+def test_a_list_of_all_roles_is_shown_as_teacher_forcing(evaluated: tuple[DataConfig, Path]) -> None:
+    (path,) = (evaluated[1] / "records").glob("*forcing-teacher_forced*")
+    record = read_records(path).set_index("index", drop=False).loc[1].to_dict()
+    written = read_generations(evaluated[1] / "generations" / path.name).loc[1].to_dict()
+    assert record_view({**record, "forcing": "+".join(ROLES)}, written) == record_view(record, written)
 
 
 def test_a_view_needs_neither_the_data_nor_the_tokenizer(evaluated: tuple[DataConfig, Path], tmp_path: Path) -> None:

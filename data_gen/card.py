@@ -17,7 +17,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.shards import CARD, WriteConfig, plan, read_manifest, read_shard
 from remedy.files import file_name, replace_file
-from remedy.messages import as_markdown, one_line
+from remedy.messages import safe_in_markdown, one_line
 from remedy.settings import dump
 
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
@@ -88,9 +88,9 @@ def _text(
     return f"""---
 {metadata.to_yaml()}
 ---
-# {as_markdown(one_line(data.task.kind))} traces in {data.format} format
+# {safe_in_markdown(one_line(data.task.kind))} traces in {data.format} format
 
-{as_markdown(data.task.describe())}. Every example is a function of (configuration, split, index). {data.task.split_rule()}.
+{safe_in_markdown(data.task.describe())}. Every example is a function of (configuration, split, index). {data.task.split_rule()}.
 
 {table}
 
@@ -133,4 +133,4 @@ def size_category(examples: int) -> str:
 def _values(counter: Counter[str], most: int) -> str:
     if len(counter) > most:
         return f"{len(counter):,} different values"
-    return ", ".join(f"{as_markdown(value)} ({count:,})" for value, count in sorted(counter.items()))
+    return ", ".join(f"{safe_in_markdown(value)} ({count:,})" for value, count in sorted(counter.items()))

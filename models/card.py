@@ -20,7 +20,7 @@ from safetensors import safe_open
 
 from remedy.data_gen.config import DataConfig
 from remedy.files import file_name, write_text
-from remedy.messages import as_markdown, one_line
+from remedy.messages import safe_in_markdown, one_line
 from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, read_training
 from remedy.settings import UserError, build, read_stored, refuse_bombs
 
@@ -205,4 +205,4 @@ def _flow(section: Any) -> str:
 
 def cell(value: Any) -> str:
     """Escape a text for a cell of a Markdown table."""
-    return as_markdown(one_line(str(value), _LONGEST)).replace("|", "\\|")
+    return safe_in_markdown(one_line(str(value), _LONGEST)).replace("|", "\\|")

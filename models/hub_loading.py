@@ -1,4 +1,4 @@
-"""Safe loading of untrusted models: all weights, without running code or unpickling."""
+"""Safe loading of untrusted models, of the hub or a folder: all weights, without running code or unpickling."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def escaped(text: str, keep: str = "") -> str:
     return "".join(c if c in keep or unicodedata.category(c) not in _HIDDEN else ascii(c)[1:-1] for c in text)
 
 
-def as_markdown(text: str) -> str:
+def safe_in_markdown(text: str) -> str:
     """Escape Markdown tags, links and images."""
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escaped(text, "\n")).replace("](", "]\\(")
 

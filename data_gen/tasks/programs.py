@@ -56,8 +56,9 @@ class ProgramsTask(Task):
 
     kind: Literal["programs"] = "programs"
     benchmark: Annotated[str, one_of(BENCHMARKS)] | None = None
-    """CruxEval-O (800 functions), HumanEval (723 executions), MBPP (its tests) or the execution task of LiveCodeBench, from the Hugging
-    Face hub unless a `path` is given."""
+    """CruxEval-O (`cruxeval-org/cruxeval`, 800 functions), HumanEval (`openai/openai_humaneval`, 723 executions), MBPP (its tests,
+    `google-research-datasets/mbpp`) or the execution task of LiveCodeBench (`livecodebench/execution-v2`), from the Hugging Face hub
+    unless a `path` is given."""
     path: str | None = None
     """A JSONL file in the benchmark's own form. Without a benchmark: a folder of `.py` files with a marked entry point, or a
     JSONL file whose lines hold `code` (defining `f`), `input` (its arguments) and perhaps `output`, `id` and `split`. Programs below

@@ -1,7 +1,7 @@
 """Interface of generators, which decode traces.
 
-To add one, write it in a file of its own and choose it in `checkpoint.generator_of`. `cursor_of` decides what is fed and where runs
-end.
+To add one, write it in a file of its own and choose it in `checkpoint.generator_of`. A forcing decides what is fed; the cursor of
+`cursor_of` feeds it and ends runs. Teacher forcing needs no cursor.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from remedy.eval.report.wording import (
 from remedy.eval.tables.colours import WORD_COLOURS
 from remedy.eval.tables.sections import GROUPS, Section, tidied
 from remedy.files import write_text, writing
-from remedy.messages import as_markdown
+from remedy.messages import safe_in_markdown
 
 PAGE = "report.html"
 
@@ -99,7 +99,7 @@ def _environment(name: str) -> jinja2.Environment:
     # Names and model output may be a stranger's: HTML is escaped above, Markdown by `escaped`.
     environment.filters["tight"] = lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%")
     environment.filters["kind"] = lambda word: str(word or "").replace(" ", "-")
-    environment.filters["escaped"] = as_markdown
+    environment.filters["escaped"] = safe_in_markdown
     return environment
 
 

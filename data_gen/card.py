@@ -17,7 +17,7 @@ from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.data_gen.shards import CARD, WriteConfig, plan, read_manifest, read_shard
 from remedy.files import file_name, replace_file
-from remedy.messages import safe_in_markdown, one_line
+from remedy.messages import one_line, safe_in_markdown
 from remedy.settings import dump
 
 _OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}

@@ -20,7 +20,7 @@ from safetensors import safe_open
 
 from remedy.data_gen.config import DataConfig
 from remedy.files import file_name, write_text
-from remedy.messages import safe_in_markdown, one_line
+from remedy.messages import one_line, safe_in_markdown
 from remedy.models.model_manifest import ADAPTER_FILE, CONFIG_FILE, read_training
 from remedy.settings import UserError, build, read_stored, refuse_bombs
 

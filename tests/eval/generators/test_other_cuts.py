@@ -7,11 +7,12 @@ import math
 import pytest
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, Span, Special
 from remedy.eval.decoding.forcings import TEACHER_FORCED
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.base import DecodingOptions, ModelOutput, make_requests
 from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.other_cuts import other_cuts
 from remedy.eval.generators.served import ServedGenerator
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
@@ -23,6 +24,7 @@ from tests.mock_models import Known, Mock
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": 1}})
 PREDICTED = frozenset(Role) - {Role.CONTEXT}
+OPTIONS = DecodingOptions(TEACHER_FORCED, False, 500, PREDICTED)
 
 
 def merged_token(role: Role, tokenizer: TraceTokenizer) -> tuple[Encoded, int]:
@@ -43,12 +45,11 @@ def written(truth: Encoded, position: int, after: list[int], tokenizer: TraceTok
         Known(begins, [*truth.ids[:position], *after, *truth.ids[position + 1 :]]),
     ]
     model = Mock(told, tokenizer.vocab_size)
-    options = DecodingOptions(TEACHER_FORCED, False, 500, PREDICTED)
     if not served:
-        return LoopGenerator(ModelReader(model), tokenizer).generate(make_requests([truth]), options)[0]
+        return LoopGenerator(ModelReader(model), tokenizer).generate(make_requests([truth]), OPTIONS)[0]
     with ContractServer(model, tokenizer).running() as url:
         generator = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
-        return generator.generate(make_requests([truth]), options)[0]
+        return generator.generate(make_requests([truth]), OPTIONS)[0]
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["local", "served"])
@@ -68,3 +69,22 @@ def test_a_text_in_other_tokens_is_right_and_another_text_is_not(role: Role, ser
     [run] = written(truth, position, [letters[0], other], tokenizer, served).runs
     assert run.ids == [*truth.ids[context:position], letters[0], *truth.ids[position + 1 :]]
     assert not any(map(math.isnan, run.logprobs))
+
+
+def in_state(text: str, tokenizer: TraceTokenizer) -> Encoded:
+    return tokenizer.encode([Span(Role.STRUCTURE, Special.LINE_SEP, 0), Span(Role.STATE, text, 0)])
+
+
+def test_another_character_is_wrong_where_its_last_byte_alone_differs() -> None:
+    """Without the bytes before, the last bytes of both decode alike."""
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth, other = (in_state(text, tokenizer) for text in ("a\N{EURO SIGN}b", "a\N{KIP SIGN}b"))
+    assert sum(true != token for true, token in zip(truth.ids, other.ids)) == 1
+    assert not other_cuts(truth, OPTIONS, other.ids, tokenizer)
+
+
+def test_a_special_token_is_not_the_text_that_spells_it() -> None:
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth = in_state(Special.FRAME_SEP.value, tokenizer)
+    sign = tokenizer.special_ids[Special.FRAME_SEP]
+    assert not other_cuts(truth, OPTIONS, [truth.ids[0], sign, *truth.ids[2:]], tokenizer)

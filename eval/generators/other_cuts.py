@@ -107,9 +107,25 @@ def other_cuts(
     return cuts
 
 
-def write_on(reader: ModelReader, cuts: Sequence[OtherCut], prompts: Sequence[Sequence[int]]) -> None:
-    """Have a model write each part after its prompt, all parts together."""
-    logits = reader.prefill(prompts)
+def write_on(reader: ModelReader, prompted: Sequence[tuple[OtherCut, list[int]]], most: int) -> None:
+    """Have a model write each part after its prompt, at most so many together, and no more than memory has room for."""
+    group: list[tuple[OtherCut, list[int]]] = []
+    available = reader.available() if prompted else 0.0
+    room = available
+    for cut, prompt in prompted:
+        size = reader.footprint.of(len(prompt) + cut.most)
+        if group and (len(group) == most or size > room):
+            _write_together(reader, group)
+            group, room = [], available
+        group.append((cut, prompt))
+        room -= size
+    if group:
+        _write_together(reader, group)
+
+
+def _write_together(reader: ModelReader, group: Sequence[tuple[OtherCut, list[int]]]) -> None:
+    cuts = [cut for cut, _ in group]
+    logits = reader.prefill([prompt for _, prompt in group])
     while any(cut.right is None for cut in cuts):
         following: list[int | None] = []
         for cut, token in zip(cuts, most_likely(logits).tokens):

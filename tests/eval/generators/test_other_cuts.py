@@ -12,8 +12,9 @@ from remedy.eval.decoding.forcings import TEACHER_FORCED
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.base import DecodingOptions, ModelOutput, make_requests
 from remedy.eval.generators.loop import LoopGenerator
-from remedy.eval.generators.other_cuts import other_cuts
+from remedy.eval.generators.other_cuts import other_cuts, write_on
 from remedy.eval.generators.served import ServedGenerator
+from remedy.models.cache import Footprint
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
@@ -88,3 +89,22 @@ def test_a_special_token_is_not_the_text_that_spells_it() -> None:
     truth = in_state(Special.FRAME_SEP.value, tokenizer)
     sign = tokenizer.special_ids[Special.FRAME_SEP]
     assert not other_cuts(truth, OPTIONS, [truth.ids[0], sign, *truth.ids[2:]], tokenizer)
+
+
+def test_no_more_parts_are_written_together_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth, position = merged_token(Role.STATE, tokenizer)
+    letter = tokenizer.string_ids(tokenizer.decode([truth.ids[position]])[0])[0]
+    ids = [*truth.ids[:position], letter, *truth.ids[position + 1 :]]
+    cuts = [cut for _ in range(5) for cut in other_cuts(truth, OPTIONS, ids, tokenizer)]
+    reader = ModelReader(Mock([Known([truth.ids[0]], ids)], tokenizer.vocab_size))
+    together: list[int] = []
+    prefill = reader.prefill
+    monkeypatch.setattr(reader, "prefill", lambda prompts: together.append(len(prompts)) or prefill(prompts))
+    monkeypatch.setattr(reader, "available", lambda: 2.5 * size)
+    monkeypatch.setattr(ModelReader, "footprint", Footprint(token=1.0))
+    prompted = [(cut, ids[: position + 1]) for cut in cuts]
+    size = position + 1 + cuts[0].most
+    write_on(reader, prompted, 100)
+    assert together == [2, 2, 1]
+    assert all(cut.right is False for cut in cuts)

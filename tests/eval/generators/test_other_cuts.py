@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,7 +14,9 @@ from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.base import DecodingOptions, ModelOutput, make_requests
 from remedy.eval.generators.loop import LoopGenerator
 from remedy.eval.generators.other_cuts import other_cuts, write_on
+from remedy.eval.generators.scores import Scores
 from remedy.eval.generators.served import ServedGenerator
+from remedy.eval.generators.server import Server
 from remedy.models.cache import Footprint
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
@@ -108,3 +111,21 @@ def test_no_more_parts_are_written_together_than_memory_holds(monkeypatch: pytes
     write_on(reader, prompted, 100)
     assert together == [2, 2, 1]
     assert all(cut.right is False for cut in cuts)
+
+
+def test_a_server_writes_a_text_in_pieces_up_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, Sequence[int]]] = []
+    write = Server.write
+
+    async def noted(server: Server, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
+        asked.append((most, stops))
+        return await write(server, read, most, stops, grammar)
+
+    monkeypatch.setattr(Server, "write", noted)
+    monkeypatch.setattr("remedy.eval.generators.served.PIECE", 1)
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth, position = merged_token(Role.STATE, tokenizer)
+    letters = [tokenizer.string_ids(letter)[0] for letter in tokenizer.decode([truth.ids[position]])]
+    [run] = written(truth, position, letters, tokenizer, served=True).runs
+    assert run.ids == truth.ids[truth.roles.count(int(Role.CONTEXT)) :]
+    assert {most for most, stops in asked if tokenizer.special_ids[Special.FRAME_SEP] in stops} == {1}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
+from torch import Tensor
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role, Span, Special
@@ -103,12 +104,15 @@ def test_no_more_parts_are_written_together_than_memory_holds(monkeypatch: pytes
     reader = ModelReader(Mock([Known([truth.ids[0]], ids)], tokenizer.vocab_size))
     together: list[int] = []
     prefill = reader.prefill
-    monkeypatch.setattr(reader, "prefill", lambda prompts: together.append(len(prompts)) or prefill(prompts))
-    monkeypatch.setattr(reader, "available", lambda: 2.5 * size)
+
+    def noted(prompts: Sequence[Sequence[int]]) -> Tensor:
+        together.append(len(prompts))
+        return prefill(prompts)
+
+    monkeypatch.setattr(reader, "prefill", noted)
+    monkeypatch.setattr(reader, "available", lambda: 2.5 * (position + 1 + cuts[0].most))
     monkeypatch.setattr(ModelReader, "footprint", Footprint(token=1.0))
-    prompted = [(cut, ids[: position + 1]) for cut in cuts]
-    size = position + 1 + cuts[0].most
-    write_on(reader, prompted, 100)
+    write_on(reader, [(cut, ids[: position + 1]) for cut in cuts], 100)
     assert together == [2, 2, 1]
     assert all(cut.right is False for cut in cuts)
 

@@ -60,7 +60,7 @@ class Row(NamedTuple):
 def fields(settings: type[Settings]) -> list[Row]:
     texts, rows = _descriptions(settings), []
     for name, field in settings.model_fields.items():
-        description = texts.get(name) or (KIND if name == "kind" else "")
+        description = texts.get(name) or field.description or (KIND if name == "kind" else "")
         default = _value(field.get_default(call_default_factory=True))
         rows.append(Row(name, _shape(field.annotation, field.metadata), default, " ".join(description.split())))
     return rows
@@ -70,8 +70,13 @@ def _descriptions(settings: type[Settings]) -> dict[str, str]:
     """Read the string below each field; pydantic would for every class of every command, which takes a while."""
     texts = {}
     for base in reversed(settings.__mro__[: settings.__mro__.index(Settings)]):
-        (definition,) = ast.parse(inspect.getsource(base)).body
-        assert isinstance(definition, ast.ClassDef)
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):  # a plug-in may make its class without source
+            continue
+        # Indented if a function makes the class.
+        tree = ast.parse(f"if True:\n{source}" if source[0].isspace() else source)
+        definition = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
         for statement, below in itertools.pairwise(definition.body):
             match statement, below:
                 case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):

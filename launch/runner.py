@@ -333,15 +333,10 @@ def evaluate_run(folder: Path) -> None:
 
     run, facts = load(RunConfig, folder / TRAIN), read_json(folder / RUN, "run the experiment again")
     variant = "" if facts["variant"] == facts["name"] else facts["variant"]
-    description = {
-        "name": facts["name"],
-        "variant": variant,
-        "chosen": facts["chosen"],
-        "own": run.model_dump(mode="json"),
-    }
+    about = {"name": facts["name"], "variant": variant, "chosen": facts["chosen"], "own": run.model_dump(mode="json")}
     with this_rank() as rank:
         settings = load(EvalConfig, folder / EVALUATE)
-        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **description)
+        summary = evaluate_checkpoint(run.output, settings, folder / EVALUATION, rank=rank, **about)
         if rank.is_main:
             log_evaluation(run, summary)
 

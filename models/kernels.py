@@ -71,6 +71,9 @@ def compute(name: str, dtype: torch.dtype, *inputs: Any) -> Any:
 
 def try_kernels(uses: Iterable[Use], device: torch.device, dtype: torch.dtype) -> None:
     """Try the kernels of operations, once per process; call it before a model is compiled."""
+    # The process of a trial must be told which device it is, and can choose none without an index.
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
     new = [use for use in dict.fromkeys(uses) if (use, device.type, dtype) not in TRIALS]
     with ThreadPoolExecutor(32) as pool:
         refusals = pool.map(lambda use: refusal_in_subprocess(use, device, dtype), new)
@@ -91,18 +94,18 @@ def refusal_in_subprocess(use: Use, device: torch.device, dtype: torch.dtype) ->
         process = subprocess.run(command, **options, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         return f"{LIBRARY} did not come to an end in {TIMEOUT:.0f} s"
-    if process.returncode == 0:
-        return process.stdout.splitlines()[-1] or None
+    if process.returncode == 0 and (lines := process.stdout.splitlines()):
+        return None if lines[-1] == str(None) else lines[-1]
     last_line = (process.stderr.strip().splitlines() or ["nothing said"])[-1]
     return f"{LIBRARY} ended its process (status {process.returncode}: {last_line:.120})"
 
 
 def main(use: Use, device: str, dtype: str, parent: int) -> None:
-    """Try a kernel, and print as last line why it is refused, or nothing."""
+    """Try a kernel, and print as last line why it is refused, or None."""
     end_with_parent(parent, lambda: os._exit(1))
     if device != "cpu":
         torch.cuda.set_device(device)
-    print(refusal(use, torch.device(device), getattr(torch, dtype)) or "", flush=True)
+    print(refusal(use, torch.device(device), getattr(torch, dtype)), flush=True)
     os._exit(0)  # a broken CUDA may not let the interpreter end
 
 

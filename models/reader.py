@@ -144,6 +144,7 @@ class ModelReader:
         for row, token in reading.items():
             self._sequences[row].append(token)
         if not reading:
+            self._chunks = None  # no row goes on, so that their caches are freed
             return torch.zeros(len(tokens), self.vocabulary, device=self._device)
         rows = list(reading)
         if self._chunks is None:

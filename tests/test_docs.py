@@ -70,7 +70,7 @@ def test_what_is_said_to_install_exists() -> None:
     assert not [page for page, text in texts.items() if "install 'cwm-remedy" in text]
     named = {name for text in texts.values() for name in re.findall(r"-e ['\"]\.\[(\w+)\]|\binstall\('(\w+)'\)", text)}
     extras = set(metadata("cwm-remedy").get_all("Provides-Extra") or ())
-    assert {"deepspeed", "gpu", "mamba"} <= {name for pair in named for name in pair if name} <= extras
+    assert {"deepspeed", "gpu"} <= {name for pair in named for name in pair if name} <= extras
     assert install("gpu") == "run pip install -e '.[gpu]' in your clone of cwm-remedy"
 
 

@@ -113,8 +113,7 @@ def predict(
         for cut in other_cuts(example, options, ids[number], tokenizer)
     ]
     prompted = [(cut, prompt) for number, cut in cuts if (prompt := cut.prompt(seen[number], reader.limit))]
-    for start in range(0, len(prompted), max(1, len(examples))):
-        write_on(reader, *zip(*prompted[start : start + len(examples)]))
+    write_on(reader, prompted, len(examples))
     for number, cut in cuts:
         cut.settle(ids[number], logprobs[number])
     return [

@@ -21,6 +21,8 @@ from remedy.models.tokenizer_backends.base import TokenizerError
 
 COMPARED = frozenset({Role.STATE, Role.VALUE, Role.ACTION})
 """Roles whose texts may be cut otherwise. Separators and events are one token each."""
+UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+"""What some bytes of a character decode to."""
 
 
 class OtherCut:
@@ -32,9 +34,12 @@ class OtherCut:
 
     def __init__(self, truth: Encoded, first: int, stop: int, token: int, tokenizer: TraceTokenizer) -> None:
         self.truth, self.first, self.stop, self.tokenizer = truth, first, stop, tokenizer
-        before = int(truth.ids[first - 1])
-        # Some vocabularies drop a space at a text's start, so texts are compared after the token before.
-        self.before = [] if tokenizer.is_special(before) else [before]
+        begin = first - 1
+        # Some vocabularies drop a space at a text's start, so texts are compared after a token before. It begins a character, since
+        # the last bytes of different characters decode alike.
+        while begin > 0 and tokenizer.decode(truth.ids[begin:first])[:1] in ("", UNREADABLE):
+            begin -= 1
+        self.before = truth.ids[begin:first]
         self.text = tokenizer.decode([*self.before, *truth.ids[first:stop]])
         self.written: list[int] = []
         self.right: bool | None = None
@@ -53,10 +58,11 @@ class OtherCut:
         except TokenizerError:  # a model may have ids beyond its vocabulary
             self.right = False
             return
-        if text == self.text:
+        if self.tokenizer.is_special(token):  # its name may stand in the true text
+            self.right = False
+        elif text == self.text:
             self.right = True
-        # The first bytes of a character decode to replacement characters.
-        elif not self.text.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}")) or len(self.written) == self.most:
+        elif not self.text.startswith(text.rstrip(UNREADABLE)) or len(self.written) == self.most:
             self.right = False
 
     def prompt(self, windows: Sequence[Window], limit: int | None) -> list[int]:
@@ -101,9 +107,25 @@ def other_cuts(
     return cuts
 
 
-def write_on(reader: ModelReader, cuts: Sequence[OtherCut], prompts: Sequence[Sequence[int]]) -> None:
-    """Have a model write each part after its prompt, all parts together."""
-    logits = reader.prefill(prompts)
+def write_on(reader: ModelReader, prompted: Sequence[tuple[OtherCut, list[int]]], most: int) -> None:
+    """Have a model write each part after its prompt, at most so many together, and no more than memory has room for."""
+    group: list[tuple[OtherCut, list[int]]] = []
+    available = reader.available() if prompted else 0.0
+    room = available
+    for cut, prompt in prompted:
+        size = reader.footprint.of(len(prompt) + cut.most)
+        if group and (len(group) == most or size > room):
+            _write_together(reader, group)
+            group, room = [], available
+        group.append((cut, prompt))
+        room -= size
+    if group:
+        _write_together(reader, group)
+
+
+def _write_together(reader: ModelReader, group: Sequence[tuple[OtherCut, list[int]]]) -> None:
+    cuts = [cut for cut, _ in group]
+    logits = reader.prefill([prompt for _, prompt in group])
     while any(cut.right is None for cut in cuts):
         following: list[int | None] = []
         for cut, token in zip(cuts, most_likely(logits).tokens):

@@ -130,7 +130,7 @@ class ServedGenerator:
         return ModelOutput(cursor.generated, row.near_ties)
 
     async def _predicted(self, truth: Encoded, options: DecodingOptions) -> list[Generated]:
-        """Predict true tokens (teacher forcing): a request per window, and one per text that may be cut otherwise."""
+        """Predict true tokens (teacher forcing): a request per window, and some per text that may be cut otherwise."""
         ids, logprobs = [0] * len(truth.ids), [0.0] * len(truth.ids)
         seen = windows(truth.ids, truth.roles, truth.frames, options.memory, self.tokenizer.special_ids)
         for window in seen:
@@ -139,9 +139,11 @@ class ServedGenerator:
             scores = await self.server.score(tokens[:first], tokens[first:-1])
             positions = slice(window.stop - len(scores.tokens), window.stop)
             ids[positions], logprobs[positions] = scores.tokens, scores.logprobs
+        stops = sorted(self.tokenizer.special_ids.values())
         for cut in other_cuts(truth, options, ids, self.tokenizer):
-            if prompt := cut.prompt(seen, self.limit):
-                for token in (await self.server.write(prompt, cut.most, ())).tokens:
+            while prompt := cut.prompt(seen, self.limit):
+                most = min(cut.most - len(cut.written), PIECE)
+                for token in (await self.server.write(prompt, most, stops)).tokens:
                     if cut.right is None:
                         cut.take(token)
             cut.settle(ids, logprobs)

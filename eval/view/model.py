@@ -91,7 +91,8 @@ class Block:
     @property
     def note(self) -> str:
         known = [token for token in self.chosen if token.step is not None]
-        remarks = ["probability unknown: a server chose"] if len(known) < len(self.chosen) else []
+        unknown = "probability unknown: a server chose, or the text was cut into other tokens"
+        remarks = [unknown] if len(known) < len(self.chosen) else []
         if known:
             least = min(known, key=lambda token: token.logprob or 0)
             remarks.append(f"least likely token {visible(least.text) or '·'!r} {math.exp(least.logprob or 0):.3g}")

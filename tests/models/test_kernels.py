@@ -153,9 +153,21 @@ def test_a_library_that_is_missing_or_breaks_is_named_for_every_kernel(
     assert line.count(reason) == 2
 
 
-def test_a_kernel_that_ends_its_process_is_tried_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("end", "status"), [("os.kill(os.getpid(), 11)", -11), ("raise SystemExit(0)", 0)])
+def test_a_kernel_that_ends_its_process_is_tried_in_another(
+    end: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The package is seen by this process alone, by its search path, which the other one is given."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "fla.py").write_text("import os\n\nos.kill(os.getpid(), 11)\n")
+    (tmp_path / "fla.py").write_text(f"import os\n\n{end}\n")
     answer = refusal_in_subprocess(RULE, CPU, BF16)
-    assert answer == "flash-linear-attention ended its process (status -11: nothing said)"
+    assert answer == f"flash-linear-attention ended its process (status {status}: nothing said)"
+
+
+def test_a_trial_is_on_the_device_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cuda` without an index is none that the other process can choose."""
+    tried: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(kernels, "refusal_in_subprocess", lambda use, device, dtype: tried.append(device))
+    try_kernels([RULE], torch.device("cuda"), BF16)
+    assert tried == [torch.device("cuda", 1)]

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
+from torch import Tensor
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.roles import Role
+from remedy.data_gen.roles import Role, Span, Special
 from remedy.eval.decoding.forcings import TEACHER_FORCED
 from remedy.eval.generators.backend import Backend
 from remedy.eval.generators.base import DecodingOptions, ModelOutput, make_requests
 from remedy.eval.generators.loop import LoopGenerator
+from remedy.eval.generators.other_cuts import other_cuts, write_on
+from remedy.eval.generators.scores import Scores
 from remedy.eval.generators.served import ServedGenerator
+from remedy.eval.generators.server import Server
+from remedy.models.cache import Footprint
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
@@ -23,6 +29,7 @@ from tests.mock_models import Known, Mock
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": 1}})
 PREDICTED = frozenset(Role) - {Role.CONTEXT}
+OPTIONS = DecodingOptions(TEACHER_FORCED, False, 500, PREDICTED)
 
 
 def merged_token(role: Role, tokenizer: TraceTokenizer) -> tuple[Encoded, int]:
@@ -43,12 +50,11 @@ def written(truth: Encoded, position: int, after: list[int], tokenizer: TraceTok
         Known(begins, [*truth.ids[:position], *after, *truth.ids[position + 1 :]]),
     ]
     model = Mock(told, tokenizer.vocab_size)
-    options = DecodingOptions(TEACHER_FORCED, False, 500, PREDICTED)
     if not served:
-        return LoopGenerator(ModelReader(model), tokenizer).generate(make_requests([truth]), options)[0]
+        return LoopGenerator(ModelReader(model), tokenizer).generate(make_requests([truth]), OPTIONS)[0]
     with ContractServer(model, tokenizer).running() as url:
         generator = ServedGenerator(Backend.model_validate(backend_for(url)), tokenizer)
-        return generator.generate(make_requests([truth]), options)[0]
+        return generator.generate(make_requests([truth]), OPTIONS)[0]
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["local", "served"])
@@ -68,3 +74,62 @@ def test_a_text_in_other_tokens_is_right_and_another_text_is_not(role: Role, ser
     [run] = written(truth, position, [letters[0], other], tokenizer, served).runs
     assert run.ids == [*truth.ids[context:position], letters[0], *truth.ids[position + 1 :]]
     assert not any(map(math.isnan, run.logprobs))
+
+
+def in_state(text: str, tokenizer: TraceTokenizer) -> Encoded:
+    return tokenizer.encode([Span(Role.STRUCTURE, Special.LINE_SEP, 0), Span(Role.STATE, text, 0)])
+
+
+def test_another_character_is_wrong_where_its_last_byte_alone_differs() -> None:
+    """Without the bytes before, the last bytes of both decode alike."""
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth, other = (in_state(text, tokenizer) for text in ("a\N{EURO SIGN}b", "a\N{KIP SIGN}b"))
+    assert sum(true != token for true, token in zip(truth.ids, other.ids)) == 1
+    assert not other_cuts(truth, OPTIONS, other.ids, tokenizer)
+
+
+def test_a_special_token_is_not_the_text_that_spells_it() -> None:
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth = in_state(Special.FRAME_SEP.value, tokenizer)
+    sign = tokenizer.special_ids[Special.FRAME_SEP]
+    assert not other_cuts(truth, OPTIONS, [truth.ids[0], sign, *truth.ids[2:]], tokenizer)
+
+
+def test_no_more_parts_are_written_together_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth, position = merged_token(Role.STATE, tokenizer)
+    letter = tokenizer.string_ids(tokenizer.decode([truth.ids[position]])[0])[0]
+    ids = [*truth.ids[:position], letter, *truth.ids[position + 1 :]]
+    cuts = [cut for _ in range(5) for cut in other_cuts(truth, OPTIONS, ids, tokenizer)]
+    reader = ModelReader(Mock([Known([truth.ids[0]], ids)], tokenizer.vocab_size))
+    together: list[int] = []
+    prefill = reader.prefill
+
+    def noted(prompts: Sequence[Sequence[int]]) -> Tensor:
+        together.append(len(prompts))
+        return prefill(prompts)
+
+    monkeypatch.setattr(reader, "prefill", noted)
+    monkeypatch.setattr(reader, "available", lambda: 2.5 * (position + 1 + cuts[0].most))
+    monkeypatch.setattr(ModelReader, "footprint", Footprint(token=1.0))
+    write_on(reader, [(cut, ids[: position + 1]) for cut in cuts], 100)
+    assert together == [2, 2, 1]
+    assert all(cut.right is False for cut in cuts)
+
+
+def test_a_server_writes_a_text_in_pieces_up_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, Sequence[int]]] = []
+    write = Server.write
+
+    async def noted(server: Server, read: Sequence[int], most: int, stops: Sequence[int], grammar: str = "") -> Scores:
+        asked.append((most, stops))
+        return await write(server, read, most, stops, grammar)
+
+    monkeypatch.setattr(Server, "write", noted)
+    monkeypatch.setattr("remedy.eval.generators.served.PIECE", 1)
+    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    truth, position = merged_token(Role.STATE, tokenizer)
+    letters = [tokenizer.string_ids(letter)[0] for letter in tokenizer.decode([truth.ids[position]])]
+    [run] = written(truth, position, letters, tokenizer, served=True).runs
+    assert run.ids == truth.ids[truth.roles.count(int(Role.CONTEXT)) :]
+    assert {most for most, stops in asked if tokenizer.special_ids[Special.FRAME_SEP] in stops} == {1}

@@ -1,5 +1,7 @@
 """What a model wrote beside the truth: which frame its tokens belong to, and which of them are wrong."""
 
+import math
+
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Role
 from remedy.eval.view.model import Block, Run, Token, side_by_side, tokens_of
@@ -64,3 +66,12 @@ def test_a_longer_value_shifts_nothing_but_itself() -> None:
         wrong = [token for token in block.written if token.wrong]
         assert [token.text for token in wrong] == (["z", "z"] if block.frame == number else [])
         assert {token.role for token in wrong} <= {Role.VALUE}
+
+
+def test_an_unknown_probability_is_said_to_be_one() -> None:
+    """Also of a model here: after true tokens, a right text in other tokens has none."""
+    token = Token(0, "a", Role.STATE, 0, logprob=-0.5)
+    block = Block(0, "line", (token, token._replace(logprob=math.nan)))
+    assert block.note.startswith("probability unknown: a server chose, or the text was cut into other tokens, least ")
+    assert block.probability is not None
+    assert math.isnan(block.probability)

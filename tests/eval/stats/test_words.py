@@ -56,18 +56,15 @@ def test_a_word_never_becomes_weaker_where_a_training_becomes_better(
     paired = seeds[0] == seeds[1] and data.draw(st.booleans())
     place, raised = data.draw(st.integers(0, seeds[1] - 1)), list(after)
     raised[place] = data.draw(st.integers(after[place], 40))
-    first, better = (
-        said(
-            *(runs(*np.array(side) / 40, programs=40) for side in (before, treated)),
-            level=level,
-            margin=margin,
-            same_runs=paired,
-        )
-        for treated in (after, raised)
-    )
+    pairs = [[runs(*np.array(side) / 40, programs=40) for side in (before, treated)] for treated in (after, raised)]
+    first, better = (said(*pair, level=level, margin=margin, same_runs=paired) for pair in pairs)
     # Of single runs at a stricter level one more gained program can widen the interval by more than it moves it.
-    if seeds[1] > 1 or level == 0.05:
-        assert STRENGTH.index(better) >= STRENGTH.index(first)
+    if seeds[1] == 1 and level != 0.05:
+        return
+    # The rule as the documents have it: a very different training makes programs vary more, which can undo *as good*.
+    smaller, larger = (compare(*pair, same_runs=paired).shrinkage for pair in pairs)
+    undone = first == VerdictWord.AS_GOOD and better == VerdictWord.INCONCLUSIVE and smaller < larger
+    assert undone or STRENGTH.index(better) >= STRENGTH.index(first)
 
 
 @pytest.mark.parametrize("trainings", [29, 30])

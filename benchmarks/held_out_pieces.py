@@ -1,0 +1,72 @@
+"""States right in pieces of four commands, by where the held-out pair lies, of `configs/study/held_out_pairs_fourth.yaml`.
+
+    python -m benchmarks.held_out_pieces
+
+A piece begins after a shown state and ends with the next. It counts if all states before it are right: at the first wrong one a
+model goes on from its own. The pair lies in a piece, or across the state shown before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks import packed, study_reports
+from remedy.data_gen.config import DataConfig
+from remedy.data_gen.examples import examples
+
+QUESTION = "held_out_pairs_fourth"
+LENGTH, PIECE, PROGRAMS = 16, 4, 300
+Pair = tuple[str, str]
+
+
+def commands(test_pairs: str) -> list[list[str]]:
+    """Return the commands of the test programs."""
+    data = study_reports.config_of(QUESTION).groups["swaps"].base["data"]
+    task = {**data["task"], "length": LENGTH, "test_pairs": test_pairs}
+    config = DataConfig.model_validate({**data, "task": task})
+    return [
+        [frame.source for frame in example.trace.frames if frame.source.strip()]
+        for example in examples(config, "test", range(PROGRAMS))
+    ]
+
+
+def held_out() -> Pair:
+    """Return the pair of commands that no program has where the pair is left out."""
+    seen = {pair for program in commands("without") for pair in itertools.pairwise(program)}
+    (pair,) = {pair for program in commands("with") for pair in itertools.pairwise(program)} - seen
+    return pair
+
+
+def where_pairs_lie(program: list[str], pair: Pair) -> list[str]:
+    """Say of each piece where the pair lies: in the piece, across the state shown before it, or nowhere."""
+    starts = {index for index, commands in enumerate(itertools.pairwise(program)) if commands == pair}
+    kinds = []
+    for begin in range(0, LENGTH, PIECE):
+        inside = starts & set(range(begin, begin + PIECE - 1))
+        kinds.append("in the piece" if inside else "across" if begin - 1 in starts else "no pair")
+    return kinds
+
+
+def main() -> None:
+    """Print the share of right states by mixer, mean of seeds."""
+    pair = held_out()
+    kinds = [where_pairs_lie(program, pair) for program in commands("with")]
+    records = packed.read_records(Path(__file__).parents[1] / "results" / "study" / QUESTION)
+    records = records[records["condition"].str.contains(f"length-{LENGTH}__test_pairs-with__")]
+    rows = []
+    for index, record in zip(records["index"], records.itertuples()):
+        for piece, kind in enumerate(kinds[index]):
+            end = PIECE * (piece + 1)
+            if record.first_error_frame in (-1, end) or record.first_error_frame > end:
+                variant = record.run.split(",")[0]
+                rows.append((variant, record.seed, kind, record.first_error_frame != end))
+    table = pd.DataFrame(rows, columns=["mixer", "seed", "pair", "right"])
+    shares = table.groupby(["mixer", "seed", "pair"], sort=False)["right"].mean().mul(100)
+    print(shares.groupby(["mixer", "pair"], sort=False).mean().unstack().round(1).to_string())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 """Forced decoding: what is fed, what the model writes and how surely, in batches as alone, under every mixer."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -13,6 +14,7 @@ from remedy.eval.decoding.cursor import Generated
 from remedy.eval.decoding.forcings import ACTION_FORCED, FREE, LINE_FORCED, STATE_FORCED, TEACHER_FORCED
 from remedy.eval.generators.base import DecodingOptions, make_requests
 from remedy.eval.generators.loop import decode_as, predict
+from remedy.models.cache import Footprint
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.reader import ModelReader
 from remedy.models.tokenizer import Encoded, TraceTokenizer
@@ -34,6 +36,7 @@ class Reciter:
     come to, whatever was written, except that at the positions in `mistakes` it writes `wrong` instead."""
 
     limit: int | None = None
+    footprint = Footprint()
 
     def __init__(
         self, truths: list[Encoded], vocab: int, mistakes: dict[int, int] | None = None, wrong: int = 0
@@ -48,6 +51,9 @@ class Reciter:
     def step(self, tokens: Sequence[int | None]) -> torch.Tensor:
         self.read = [read + (token is not None) for read, token in zip(self.read, tokens)]
         return torch.stack([self.logits(row, read) for row, read in enumerate(self.read)])
+
+    def available(self) -> float:
+        return math.inf
 
     def parallel(self, sequences: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
         for row, sequence in enumerate(sequences):

@@ -50,10 +50,24 @@ def where_pairs_lie(program: list[str], pair: Pair) -> list[str]:
     return kinds
 
 
+def same_parity(answer: str, true: str) -> bool:
+    """Say if an answer is an even permutation of the true values: all in place, or none of the three."""
+    values, true_values = ([part.partition("=")[2] for part in text.split(",")] for text in (answer, true))
+    moved = sum(value != true_value for value, true_value in zip(values, true_values))
+    return sorted(values) == sorted(true_values) and moved != 2
+
+
 def main() -> None:
-    """Print the share of right states by mixer, mean of seeds."""
-    pair = held_out()
-    kinds = [where_pairs_lie(program, pair) for program in commands("with")]
+    """Print how many pairs lie across a shown state, and by mixer the share of right states, mean of seeds, and of right parities."""
+    pair, programs = held_out(), commands("with")
+    kinds = [where_pairs_lie(program, pair) for program in programs]
+    starts = [
+        [start for start, commands in enumerate(itertools.pairwise(program)) if commands == pair]
+        for program in programs
+    ]
+    across = [sum(start % PIECE == PIECE - 1 for start in of_program) for of_program in starts]
+    alone = sum(len(of_program) == count > 0 for of_program, count in zip(starts, across))
+    print(f"{sum(map(len, starts))} pairs, {sum(across)} across a shown state; {alone} programs have no other")
     records = packed.read_records(Path(__file__).parents[1] / "results" / "study" / QUESTION)
     records = records[records["condition"].str.contains(f"length-{LENGTH}__test_pairs-with__")]
     rows = []
@@ -66,6 +80,8 @@ def main() -> None:
     table = pd.DataFrame(rows, columns=["mixer", "seed", "pair", "right"])
     shares = table.groupby(["mixer", "seed", "pair"], sort=False)["right"].mean().mul(100)
     print(shares.groupby(["mixer", "pair"], sort=False).mean().unstack().round(1).to_string())
+    parities = pd.Series(map(same_parity, records["answer"], records["true_answer"]), records.index)
+    print(parities.groupby(records["run"].str.split(",").str[0]).mean().mul(100).round(1).to_string())
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ class Kind(StrEnum):
     """Keys and values only: tokens are cut off, and chunks of a batch may differ in length."""
     COPY = "copy"
     """States too: a copy is restored, and kept tokens are read again; chunks of a batch have one length."""
+    STEP = "step"
+    """As COPY, but after a first chunk the model reads one token a call, as Transformers' Mamba has to."""
     PLAIN = "plain"
     """No cache, or an unknown kind: rows are read whole every time."""
 
@@ -172,9 +174,8 @@ class ChunkReader:
                 reads = [len(chunks[row].tokens) for row in rows]
             before = None if crops or not any(chunk.guesses for chunk in chunks.values()) else cache
             tokens = self._model.padded([chunks[row].tokens for row in rows])
-            options = self._position_options(cache, lengths, width) if cache is not None else {}
             start = copied(before) if before is not None else cache
-            logits, cache = self._model.read(tokens, start, keep, crops, **options)
+            logits, cache = self._read(tokens, start, lengths, keep)
         self._pending = _PendingCall(rows, lengths, reads, width, cache, before)
         first = [keep - width + read - chunks[row].guesses - 1 for row, read in zip(rows, reads)]
         return {
@@ -238,6 +239,18 @@ class ChunkReader:
                 if indices:
                     part.append(_select(group, indices))
         return parts
+
+    def _read(self, tokens: Tensor, cache: Cache | None, lengths: list[int], keep: int) -> tuple[Tensor, Cache]:
+        """Read tokens (B, T) after a cache of rows of these lengths; return the last `keep` logits and the cache."""
+        if self.kind is Kind.STEP and cache is not None and tokens.shape[1] > 1:
+            logits = []
+            for offset in range(tokens.shape[1]):
+                held = [length + offset for length in lengths]
+                step_logits, cache = self._read(tokens[:, offset : offset + 1], cache, held, 1)
+                logits.append(step_logits)
+            return torch.cat(logits[-keep:], dim=1), cache
+        options = self._position_options(cache, lengths, tokens.shape[1]) if cache is not None else {}
+        return self._model.read(tokens, cache, keep, self.kind is Kind.CROP, **options)
 
     def _position_options(self, cache: Cache, lengths: list[int], width: int) -> dict[str, Tensor]:
         device = self._model.device

@@ -89,6 +89,7 @@ class _Batch:
         self.size = size
         self.crops = reader.kind is Kind.CROP
         self.plain = reader.kind is Kind.PLAIN
+        self.steps = reader.kind is Kind.STEP
         self.chunks = reader.chunks()
         self.overhead = reader.overhead
         self.limit = reader.limit
@@ -153,7 +154,9 @@ class _Batch:
         """
         room = min(self.most - 1, (self.limit or FARTHEST) - len(row.read))
         many_pending = pending > max(1.0, self.overhead / (4 * live))
-        if room <= 0 or (row.departed and many_pending and not (self.crops or self.plain)):
+        if row.departed and (self.steps or (many_pending and not (self.crops or self.plain))):
+            return []  # each drafted token costs a call, or a wrong one costs the certain tokens again
+        if room <= 0:
             return []
         return row.drafter.draft(row.read, min(room, row.reach) if row.departed else room, row.reach)
 

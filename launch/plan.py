@@ -172,7 +172,7 @@ def _print_comparisons(
     ]
     decided = [comparison for comparison, forcings in zip(comparisons, fed) if len(forcings) == 1]
     corrected = sum(not comparison.primary for comparison in decided)
-    head = "compared", "seeds", "of", "baseline", "spread", "alone", f"of {corrected}"
+    head = "compared", "seeds", "of", "baseline", "spread", "alone", f"of {corrected or 1}"
     table = Table(*head, title="What can be decided (power 80 %)")
     rows = []
     for comparison in decided:
@@ -231,7 +231,7 @@ def _assumptions(metrics: set[str], any_records: bool) -> str:
     )
     measured = " * As in the runs of this experiment that are done." if any_records else ""
     sentences = [
-        f"Assumed: a baseline of {RATE:.0%} (--rate); a standard deviation of seeds' rates, in points "
+        f"Assumed unless given: a baseline of {RATE:.0%} (--rate); a standard deviation of seeds' rates, in points "
         f"(--spread), of {spreads}.{measured}",
         f"Outcomes of two models on a program are correlated by {CORRELATION:g}.",
     ]

@@ -64,7 +64,7 @@ def _refuse_idle(config: EvalConfig, checkpoint_info: CheckpointInfo, conditions
             f"trained_on {config.trained_on.name} does nothing: no diagnostic evaluates these programs: remove it"
         )
     parallel = all(fed_roles(condition.forcing) == TEACHER_FORCED for condition in conditions)
-    if parallel and config.max_new_tokens != usual["max_new_tokens"].default:
+    if parallel and config.max_new_tokens is not None:
         raise ConfigError(
             f"max_new_tokens {config.max_new_tokens} does nothing with forcing teacher_forced alone, in which the model "
             "reads no token of its own: remove it"

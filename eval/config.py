@@ -28,9 +28,9 @@ class EvalConfig(Configuration):
     """The programs that the checkpoint was trained on; by default those in its own configuration."""
     batch_size: int = Field(default=100, ge=1, le=1_000_000)
     """The largest number of examples decoded together; fewer if memory is short. With a backend, the number of requests in flight."""
-    max_new_tokens: int = Field(default=4096, ge=1, le=1_000_000_000)
-    """The largest number of tokens written for one example, forced ones included. An example whose true trace is longer is not
-    decoded; it counts as truncated."""
+    max_new_tokens: int | None = Field(default=None, ge=1, le=1_000_000_000)
+    """The largest number of tokens written for one example, forced ones included; null: four times those of its true trace, from 64
+    to 4,096. An example whose true trace is longer than the largest is not decoded; it counts as truncated."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """CPU threads; null: PyTorch's choice."""
     precision: Literal["fp32", "bf16"] | None = None

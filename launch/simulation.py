@@ -21,7 +21,7 @@ from remedy.eval.decoding.constraints import check_interpreter, starts_of
 from remedy.eval.decoding.forcings import FREE, constraint_of, fed_roles
 from remedy.eval.decoding.protocol import TokenListener
 from remedy.eval.diagnostics import Condition
-from remedy.eval.generators.base import Generator, Request
+from remedy.eval.generators.base import MOST_NEW_TOKENS, Generator, Request
 from remedy.eval.records.generations import generation
 from remedy.eval.scoring.batch import decoding_options
 from remedy.eval.scoring.common import ANSWER_CHARACTERS, DecodedExample
@@ -59,7 +59,8 @@ def simulated(checkpoint: str, config: EvalConfig, check: bool, listener: TokenL
     model, tokenizer = load_evaluated(checkpoint, config)
     generator = generator_of(model, tokenizer, config, checkpoint)
     start = time.perf_counter()
-    view = written_view(generator, tokenizer, condition, execution, config.max_new_tokens, listener)
+    most = config.max_new_tokens or MOST_NEW_TOKENS  # the program may have no true trace
+    view = written_view(generator, tokenizer, condition, execution, most, listener)
     view.facts["wrote"] += f", {time.perf_counter() - start:.1f} s"
     return view
 

@@ -108,7 +108,7 @@ def export_benchmark(configs: Mapping[str, EvalConfig], out: Path) -> Path:
         for form in ("trace", "answer"):
             _render("lm_eval_task.yaml", out / "lm_eval" / f"{name}_{form}.yaml", example_set=example_set, form=form)
         # At least what the longest true trace takes, as in the tasks of other harnesses.
-        budget = {"max_new_tokens": max(example_set.config.max_new_tokens, example_set.most_tokens)}
+        budget = {"max_new_tokens": max(example_set.config.max_new_tokens or 0, example_set.most_tokens)}
         settings = without_paths(example_set.config.changed(budget).model_dump(mode="json"))
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         write_text(out / "evaluate" / f"{name}.yaml", text)

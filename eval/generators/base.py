@@ -34,20 +34,35 @@ def make_requests(examples: Iterable[Encoded], starts: Iterable[ConstraintState]
     return [Request(*pair) for pair in zip_longest(examples, starts)]
 
 
+MOST_NEW_TOKENS = 4096
+"""The limit of `max_new_tokens` where it is not set."""
+
+
 class DecodingOptions(NamedTuple):
     """Decoding options: the roles that are fed, and where the model's runs end."""
 
     fed: frozenset[Role]
     exact: bool = False
     """Whether a run has as many tokens as the true one (one-token formats)."""
-    max_new_tokens: int = 4096
-    """Limit on the tokens of the last run."""
+    max_new_tokens: int | None = None
+    """Limit on the tokens of the last run; None: by the true trace, as `most_new_tokens` says."""
     predicted: frozenset[Role] = frozenset()
     """Under teacher forcing: roles whose tokens are predicted."""
     memory: Memory | None = None
     """Which frames the model sees before the current one; None: all."""
     constraint: str = ""
     """Name of the constraint (`eval.decoding.constraints`); empty without one."""
+
+    def most_new_tokens(self, truth: Encoded) -> int:
+        """Return the limit on the last run of an example.
+
+        A right trace has about as many tokens as the true one. By characters, strings that are cut into subwords have some four times
+        as many.
+        """
+        if self.max_new_tokens is not None:
+            return self.max_new_tokens
+        written = len(truth.roles) - truth.roles.count(Role.CONTEXT)
+        return min(max(64, 4 * written), MOST_NEW_TOKENS)
 
 
 class ModelOutput(NamedTuple):
@@ -99,10 +114,11 @@ class Generator(Writer, Protocol):
 def cursor_of(request: Request, options: DecodingOptions, tokenizer: TraceTokenizer, longest: int | None) -> Cursor:
     """Return the cursor for a request. `longest`: most tokens that the model can read."""
     example, start, listener = request
+    most = options.most_new_tokens(example)
     cursor = (
-        Cursor(example, options.fed, tokenizer, options.exact, options.max_new_tokens, longest, options.memory)
+        Cursor(example, options.fed, tokenizer, options.exact, most, longest, options.memory)
         if start is None
-        else ConstrainedCursor(example, start, tokenizer, options.max_new_tokens, longest, options.memory)
+        else ConstrainedCursor(example, start, tokenizer, most, longest, options.memory)
     )
     cursor.listener = listener
     return cursor

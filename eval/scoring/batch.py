@@ -12,7 +12,7 @@ from remedy.data_gen.window_examples import longest_seen
 from remedy.eval.decoding.constraints import starts_of
 from remedy.eval.decoding.forcings import ANSWERS, TEACHER_FORCED, constraint_of, fed_roles, feeds_answers
 from remedy.eval.diagnostics.condition import Condition
-from remedy.eval.generators.base import DecodingOptions, ModelOutput, Writer, make_requests
+from remedy.eval.generators.base import MOST_NEW_TOKENS, DecodingOptions, ModelOutput, Writer, make_requests
 from remedy.eval.records.generations import Generation, generation
 from remedy.eval.records.schema import Score
 from remedy.eval.scoring.common import DecodedExample, not_decoded
@@ -34,19 +34,20 @@ def write_batch(
     tokenizer: TraceTokenizer,
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
-    max_new_tokens: int,
+    max_new_tokens: int | None,
 ) -> dict[int, ModelOutput]:
     """Decode a batch under a condition; return outputs by index.
 
     Examples that cannot be decoded are left out.
     """
     fed, memory = fed_roles(condition.forcing), condition.data.memory
+    most = max_new_tokens or MOST_NEW_TOKENS
     decoded = [
         index
         for index, (example, truth) in enumerate(batch)
         if example.outcome == "ok"
         and (generator.limit is None or longest_seen(*truth[:3], memory, tokenizer.special_ids) <= generator.limit)
-        and (fed == TEACHER_FORCED or sum(Role(role) not in fed for role in truth.roles) <= max_new_tokens)
+        and (fed == TEACHER_FORCED or sum(Role(role) not in fed for role in truth.roles) <= most)
     ]
     chosen = [batch[index][1] for index in decoded]
     constraint = constraint_of(condition.forcing)
@@ -64,7 +65,7 @@ def score_batch(
     tokenizer: TraceTokenizer,
     batch: Sequence[tuple[Example, Encoded]],
     condition: Condition,
-    max_new_tokens: int,
+    max_new_tokens: int | None,
 ) -> list[Result]:
     fed = fed_roles(condition.forcing)
     outputs = write_batch(generator, tokenizer, batch, condition, max_new_tokens)
@@ -89,7 +90,7 @@ def _result(decoded: DecodedExample, output: ModelOutput, tokenizer: TraceTokeni
     return Result(score(decoded, tokenizer), model_generation)
 
 
-def decoding_options(condition: Condition, max_new_tokens: int) -> DecodingOptions:
+def decoding_options(condition: Condition, max_new_tokens: int | None) -> DecodingOptions:
     exact, memory = FORMATS[condition.data.format].one_token, condition.data.memory
     constraint = constraint_of(condition.forcing)
     return DecodingOptions(

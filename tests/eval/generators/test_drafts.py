@@ -98,3 +98,18 @@ def test_no_more_rows_are_read_together_than_memory_has_room_for() -> None:
         reader.memory, reader.overhead = memory, 10_000.0
         drafting(reader, tokenizer, 6).generate(make_requests(truths), DecodingOptions(FREE))
         assert reader.together == most
+
+
+def test_a_model_that_does_not_end_stops_at_four_times_the_true_trace() -> None:
+    tokenizer, (truth,) = prepared("cwm", 1)
+    context = truth.roles.count(Role.CONTEXT)
+    repeated = next(token for token in truth.ids if not tokenizer.is_special(token))
+    (output,) = drafting(Scripted(lambda read: repeated, tokenizer.vocab_size), tokenizer, 1).generate(
+        make_requests([truth]), DecodingOptions(FREE)
+    )
+    assert len(output.runs[-1].ids) == 4 * (len(truth.ids) - context) > 64
+    most = [DecodingOptions(FREE, max_new_tokens=limit).most_new_tokens(truth) for limit in (None, 7)]
+    assert most == [len(output.runs[-1].ids), 7]
+    short = Encoded([9, 9], [int(Role.CONTEXT), int(Role.ACTION)], [0, 0], [False, False])
+    long = Encoded([9] * 3000, [int(Role.ACTION)] * 3000, [0] * 3000, [False] * 3000)
+    assert [DecodingOptions(FREE).most_new_tokens(example) for example in (short, long)] == [64, 4096]

@@ -86,11 +86,12 @@ class Task(Settings, ABC):
 
     kind: str
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        for name in cls.model_fields:
-            if hasattr(Task, name):
-                taken = ", ".join(word for word in vars(Task) if word[0] != "_")
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Before pydantic collects the fields, which would warn of a shadowed name.
+        for name, annotation in cls.__dict__.get("__annotations__", {}).items():
+            if hasattr(Task, name) and "ClassVar" not in str(annotation):
+                taken = ", ".join(word for word in vars(Task) if not word.startswith(("_", "model_")))
                 raise TypeError(f"{cls.__name__}: a setting cannot be called {name}; a task's own words are {taken}")
 
     @abstractmethod

@@ -20,7 +20,7 @@ from remedy.models.decoder import Block, DecoderForCausalLM
 from remedy.models.protocol import CausalLM
 from remedy.processes import module_command, this_process
 from remedy.settings import ConfigError, UserError
-from remedy.train.config import DeepSpeedSettings, RunConfig, TrainSettings
+from remedy.train.config import ADAMW, DeepSpeedSettings, RunConfig, TrainSettings
 from remedy.train.masters import MasterWeights
 
 JSON_FILE = "deepspeed.json"
@@ -242,6 +242,8 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
 
 
 def _check_optimizer(settings: TrainSettings, arguments: TrainingArguments) -> None:
+    if settings.optim == ADAMW:
+        return
     try:
         options = Trainer.get_optimizer_cls_and_kwargs(arguments)[1]
     except (ImportError, ValueError) as error:

@@ -111,7 +111,9 @@ def init(
         examples=examples,
     )
     write_text(path, text)
-    print("\n".join([description, *bad, decides, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"]))
+    print(
+        "\n".join([description, *bad, decides, f"wrote {path}; next: remedy run {path} --plan, then remedy run {path}"])
+    )
 
 
 def test_functions(task: ProgramsTask) -> int:

@@ -170,7 +170,9 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
         use_fast_layers(model)
     optimizer, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
     if optimizer is not torch.optim.AdamW:
-        raise UserError(f"train.optim {config.train.optim}: bf16 on a CPU needs AdamW here; use it, or train.precision=fp32")
+        raise UserError(
+            f"train.optim {config.train.optim}: bf16 on a CPU needs AdamW here; use it, or train.precision=fp32"
+        )
     return {"optimizer_cls_and_kwargs": (MasterWeights, {**options, "rounded": rounded})}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,7 +90,7 @@ class Task(Settings, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # Before pydantic collects the fields, which would warn of a shadowed name.
-        for name, annotation in cls.__dict__.get("__annotations__", {}).items():
+        for name, annotation in inspect.get_annotations(cls).items():
             if hasattr(Task, name) and "ClassVar" not in str(annotation):
                 taken = ", ".join(word for word in vars(Task) if not word.startswith(("_", "model_")))
                 raise TypeError(f"{cls.__name__}: a setting cannot be called {name}; a task's own words are {taken}")

@@ -66,7 +66,12 @@ def write_pages(report: Report, output: Path, title: str) -> Path:
     first = leading(report.verdicts) if report.verdicts else None
     undecided = undecidable(first) if first else ""
     remarks = [*filter(None, (undecided, word_counts(report.verdicts), *report.remarks))]
-    lead: dict[str, Any] = {"title": title or "Report", "word": first and first.word, "sentence": sentence, "remarks": remarks}
+    lead: dict[str, Any] = {
+        "title": title or "Report",
+        "word": first and first.word,
+        "sentence": sentence,
+        "remarks": remarks,
+    }
     made = f"Report made with cwm-remedy {version('cwm-remedy')}."
     content = {
         **lead,

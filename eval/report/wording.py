@@ -76,7 +76,9 @@ def other_trainings(verdict: Verdict) -> str:
     count, decides = seeds_to_show(difference, float(np.mean(variances)) ** 0.5, verdict.level)
     seeds = " against ".join(dict.fromkeys(f"{number}" for number in difference.seeds[::-1] if number > 1))
     would = "would" if decides else "would not"
-    return f" Of other trainings: not known with {seeds} seeds; {count} a side {would} show this difference (power 80 %)."
+    return (
+        f" Of other trainings: not known with {seeds} seeds; {count} a side {would} show this difference (power 80 %)."
+    )
 
 
 def beside_rule(verdict: Verdict) -> str:
@@ -105,7 +107,11 @@ def word_counts(verdicts: Sequence[Verdict]) -> str:
 def undecidable(verdict: Verdict) -> str:
     """Say if no outcome could have been conclusive."""
     bound = bounds(verdict)
-    return f"These seeds {bound}." if verdict.word is VerdictWord.INCONCLUSIVE and bound.startswith("could show nothing") else ""
+    return (
+        f"These seeds {bound}."
+        if verdict.word is VerdictWord.INCONCLUSIVE and bound.startswith("could show nothing")
+        else ""
+    )
 
 
 def confidence(verdict: Verdict) -> str:

@@ -96,7 +96,7 @@ def test_seeds_that_would_show_a_difference_are_those_of_the_smallest_that_is_se
     before, after = (np.arange(100) < right for right in (40, 60))
     difference = compare([before] * 3, [after] * 3)
     count, decides = seeds_to_show(difference, 0.1)
-    assert (count, decides) == (6, True)
+    assert (count, decides) == (9, True)
     assert (
         smallest_difference((count, count), 100, 0.5, 0.1) <= 0.2 < smallest_difference((count - 1,) * 2, 100, 0.5, 0.1)
     )

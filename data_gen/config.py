@@ -74,7 +74,9 @@ class DataConfig(Settings):
         if not self.context and not form.hides_program:
             yield f"the {self.format} format always shows the program: remove `context: false`"
         if not self.context and not self.task.has_sessions:
-            yield f"task {self.task.kind} needs its program: remove `context: false`"
+            yield (
+                f"task {self.task.kind} needs its program: remove `context: false`, or take a model that was trained to read programs"
+            )
         if self.reveal.answer_only and not form.answers_only:
             able = _formats(lambda other: other.answers_only)
             yield f"the {self.format} format cannot ask for the answer alone: use {able}, or remove answer_only"

@@ -93,10 +93,7 @@ def compare(
     comparison = compare_logs(baseline, treatment, LogOptions(metric, cluster, right_from), margin, solved_at)
     with owned(out):
         page = write_pages(comparison, out, " against ".join(side_names(treatment, baseline)))
-    lines = [
-        f"{str(item.word).capitalize()}. {headline([item])[1]} {undecidable(item)}".strip()
-        for item in comparison.verdicts
-    ]
+    lines = [f"{'. '.join(headline([item]))} {undecidable(item)}".strip() for item in comparison.verdicts]
     print("\n".join(map(escaped, [*comparison.remarks, *lines, f"report: {page}"])))
 
 

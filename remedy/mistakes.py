@@ -30,6 +30,7 @@ _OTHERS = {
     "lr_scheduler_type": "scheduler schedule lr_scheduler lr_schedule",
     "max_grad_norm": "clip grad_clip clip_grad gradient_clipping",
     "adam_beta2": "beta2 betas adam_betas",
+    "optim": "optimizer optimizer_name optimizer_type optimiser",
     "precision": "dtype bf16 fp16 amp mixed_precision torch_dtype",
     "gradient_accumulation_steps": "grad_accum accumulation_steps accumulate_grad_batches",
     "evaluate_every": "eval_steps eval_every eval_interval eval_strategy validate_every",
@@ -52,6 +53,8 @@ _OTHERS = {
     "wandb": "use_wandb report_to",
 }
 """Other tools' names of settings."""
+_ABOUT = {"optim": " (AdamW by default; it takes Transformers' names)"}
+"""What to say of a setting that is suggested."""
 
 
 def suggest_key(name: str, settings: type[BaseModel]) -> str:
@@ -64,7 +67,8 @@ def suggest_key(name: str, settings: type[BaseModel]) -> str:
     if keys:
         shortest = min(key.count(".") for key in keys)
         nearest = dict.fromkeys(key for key in keys if key.count(".") == shortest)
-        return f"did you mean {' or '.join(map(repr, list(nearest)[:3]))}?"
+        about = _ABOUT.get(keys[0].rpartition(".")[2], "")
+        return f"did you mean {' or '.join(map(repr, list(nearest)[:3]))}?{about}"
     return suggest(name, settings.model_fields)
 
 

@@ -8,6 +8,7 @@ form `{"reveal.spacing": 4}`. Mistakes raise ConfigError.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from remedy.messages import cut, one_line, shown
 from remedy.mistakes import explain, place_of, suggest_key, unknown_keys
 from remedy.plugins import PluginError, asked_plugins, load_plugin, note_plugins
 
+log = logging.getLogger(__name__)
 S = TypeVar("S", bound="Settings")
 ABSENT = object()
 MOST_STORED = 1 << 17
@@ -144,8 +146,9 @@ def resolve(
 ) -> tuple[S, dict[str, str]]:
     """Validate a user's settings with changes; also return messages by dropped keys.
 
-    A change to null drops a key whose setting cannot be null. `of_changes` names the changes in messages; if empty,
-    several runs share `data`, and its idle keys are dropped.
+    A change to null drops a key whose setting cannot be null. Keys of `data` that the changes make idle are dropped, and
+    the log says so. `of_changes` names the changes in messages; if empty, several runs share `data`, and all its idle
+    keys are dropped.
     """
     settings = apply_changes(data, changes, of_changes or where)
     plugins = dict.fromkeys([*_import_plugins(settings, where), *asked_plugins()])
@@ -158,15 +161,22 @@ def resolve(
             return build(model, settings, where), left_out
         except ConfigError as error:
             nulls = {key for key in error.keys if changes.get(key, "") is None}
-            idle = (
-                {}
-                if of_changes
-                else {k: message for k, message in error.idle.items() if not f"{k}.".startswith(changed_keys)}
-            )
+            kept = (*changed_keys, *(f"{key}." for key in (_idle_keys(model, data) if of_changes else ())))
+            idle = {k: message for k, message in error.idle.items() if not f"{k}.".startswith(kept)}
             removed = {key for key in nulls | idle.keys() if take_out(settings, key) is not ABSENT}
             if not removed:
                 raise
             left_out.update(idle)
+            for message in idle.values() if of_changes else ():
+                log.info("%s: left out", message.partition(": remove it")[0])
+
+
+def _idle_keys(model: type[S], data: Mapping[str, Any]) -> Iterable[str]:
+    try:
+        build(model, data)
+    except ConfigError as error:
+        return error.idle
+    return ()
 
 
 def take_out(settings: dict[str, Any], key: str) -> Any:

@@ -14,13 +14,13 @@ import torch
 from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
-from remedy.messages import install
+from remedy.messages import install, one_line
 from remedy.models.cpu_training import keep_freed_memory, use_fast_layers
 from remedy.models.decoder import Block, DecoderForCausalLM
 from remedy.models.protocol import CausalLM
 from remedy.processes import module_command, this_process
 from remedy.settings import ConfigError, UserError
-from remedy.train.config import DeepSpeedSettings, RunConfig, TrainSettings
+from remedy.train.config import ADAMW, DeepSpeedSettings, RunConfig, TrainSettings
 from remedy.train.masters import MasterWeights
 
 JSON_FILE = "deepspeed.json"
@@ -103,7 +103,7 @@ def _read(file: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"train.deepspeed.file: {file}: cannot be read as JSON ({error})") from None
     for section, why in (
-        ("optimizer", "train.learning_rate, weight_decay and adam_beta2"),
+        ("optimizer", "train.optim, learning_rate, weight_decay and adam_beta2"),
         ("scheduler", "train.lr_scheduler_type and warmup_ratio"),
     ):
         if section in data:
@@ -168,7 +168,11 @@ def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalL
     keep_freed_memory()
     if not config.train.torch_compile:
         use_fast_layers(model)
-    options = Trainer.get_optimizer_cls_and_kwargs(arguments)[1]
+    optimizer, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
+    if optimizer is not torch.optim.AdamW:
+        raise UserError(
+            f"train.optim {config.train.optim}: bf16 on a CPU needs AdamW here; use it, or train.precision=fp32"
+        )
     return {"optimizer_cls_and_kwargs": (MasterWeights, {**options, "rounded": rounded})}
 
 
@@ -206,6 +210,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         weight_decay=settings.weight_decay,
         adam_beta2=settings.adam_beta2,
         max_grad_norm=settings.max_grad_norm,
+        optim=settings.optim,
         bf16=settings.precision == "bf16",
         fp16=settings.precision == "fp16",
         gradient_checkpointing=settings.gradient_checkpointing,
@@ -232,6 +237,19 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     if settings.deepspeed is not None and (differ := arguments.hf_deepspeed_config.mismatches):
         conflicts = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
         raise ConfigError(f'{settings.deepspeed.file}: {conflicts}: make them agree, or write "auto" in the file')
+    _check_optimizer(settings, arguments)
     # One GPU per process: Transformers would copy the model to all visible ones, and multiply the batch.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments
+
+
+def _check_optimizer(settings: TrainSettings, arguments: TrainingArguments) -> None:
+    if settings.optim == ADAMW:
+        return
+    try:
+        options = Trainer.get_optimizer_cls_and_kwargs(arguments)[1]
+    except (ImportError, ValueError) as error:
+        raise UserError(f"train.optim {settings.optim} cannot be used here: {one_line(str(error))}") from None
+    beta2 = settings.adam_beta2
+    if "betas" not in options and beta2 != TrainSettings.model_fields["adam_beta2"].default:
+        raise ConfigError(f"train.adam_beta2 {beta2:g} does nothing with train.optim {settings.optim}: remove it")

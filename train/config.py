@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.held_out import refuse_held_out_in_vain, refuse_held_out_of_a_part
@@ -14,6 +14,7 @@ from remedy.data_gen.mixture import MOST_SEEDS, Part
 from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.traces.render import FORMATS
 from remedy.files import Folder
+from remedy.messages import shown, suggest
 from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 from remedy.settings import ConfigError, Configuration, Settings
@@ -22,6 +23,7 @@ DIVERGED = "diverged.txt"
 """File in the output of a run whose loss became NaN or infinite."""
 DEFAULT_STEPS = 1000
 MOST_STEPS = 1_000_000_000
+ADAMW = "adamw_torch_fused"
 
 
 class Stage(Settings):
@@ -85,6 +87,9 @@ class TrainSettings(Settings):
     """Weights of roles in the training loss, by default 1: `{value: 4}`. Validation's loss is without them."""
     pack: int = Field(default=1, ge=1, le=10_000)
     """Number of consecutive examples joined into one row. They do not see each other; each has the loss that it has alone."""
+    optim: str = ADAMW
+    """The optimizer, by Transformers' name (`adafactor`, `sgd`, `lion_8bit`); by default AdamW. Those that need a further package or
+    setting say so."""
     learning_rate: float = Field(default=1e-3, gt=0, le=100)
     """The peak of the schedule."""
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
@@ -141,6 +146,17 @@ class TrainSettings(Settings):
     saved in `output`/seed-N as if trained alone. An experiment uses its own `seeds`, this many at a time. It pays on one GPU, where
     small models are bound by kernel launches; on a CPU only for GRU."""
 
+    @field_validator("optim")
+    @classmethod
+    def _is_transformers_name(cls, name: str) -> str:
+        if name != ADAMW:
+            from transformers.training_args import OptimizerNames  # an import of seconds
+
+            names = [optimizer.value for optimizer in OptimizerNames]
+            if name not in names:
+                raise ValueError(f"Transformers has no optimizer {shown(name)}; {suggest(name, names)}")
+        return name
+
     @model_validator(mode="after")
     def _consistent(self) -> TrainSettings:
         if self.batch_size % self.gradient_accumulation_steps:
@@ -179,6 +195,7 @@ class TrainSettings(Settings):
                 "it clips gradients and divides weights of all members as of one",
             ),
             ("torch_compile", self.torch_compile, "a stacked model is not made for the compiler"),
+            ("optim", self.optim != ADAMW, "its steps may mix members"),
             ("precision fp16", self.precision == "fp16", "one member's overflow would skip the others' step"),
             ("pack", self.pack > 1, "packed examples are computed in groups over all members"),
             ("gradient_accumulation_steps", self.gradient_accumulation_steps > 1, "pieces mix rows of all members"),

@@ -170,9 +170,8 @@ class ProgramsTask(Task):
         )
 
     def clusters(self, split: str, count: int) -> int:
-        """Count functions, or executions if splits share functions."""
-        cases = split_cases(self, split)[:count]
-        return len({case.identity if _splits_share_functions(self) else case.group for case in cases})
+        """Count functions: all executions of one stand or fall together, also where splits share it."""
+        return len({case.group for case in split_cases(self, split)[:count]})
 
     def rewritten(self, kinds: Iterable[str]) -> ProgramsTask:
         return self.changed({"rewrites": tuple(kinds)})
@@ -188,7 +187,7 @@ class ProgramsTask(Task):
             slices,
             expected=case.expected,
             returns=case.expected is not None,
-            cluster=case.identity if _splits_share_functions(self) else case.group,
+            cluster=case.group,
         )
 
 
@@ -243,14 +242,6 @@ def _by_split(task: ProgramsTask) -> dict[str, tuple[Case, ...]]:
 @lru_cache(maxsize=24)
 def _have_marks(task: ProgramsTask) -> bool:
     return any(marked_lines(case.program.code) for case in load_cases(task))
-
-
-@lru_cache(maxsize=24)
-def _splits_share_functions(task: ProgramsTask) -> bool:
-    if not task.has_splits:
-        return task.split_by == "program"
-    groups = [{case.group for case in cases} for cases in _by_split(task).values()]
-    return sum(map(len, groups)) > len(set[str]().union(*groups))
 
 
 def _by_hash(content: int, shares: Mapping[str, float]) -> str:

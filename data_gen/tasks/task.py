@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,11 +87,12 @@ class Task(Settings, ABC):
 
     kind: str
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        for name in cls.model_fields:
-            if hasattr(Task, name):
-                taken = ", ".join(word for word in vars(Task) if word[0] != "_")
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Before pydantic collects the fields, which would warn of a shadowed name.
+        for name, annotation in inspect.get_annotations(cls).items():
+            if hasattr(Task, name) and "ClassVar" not in str(annotation):
+                taken = ", ".join(word for word in vars(Task) if not word.startswith(("_", "model_")))
                 raise TypeError(f"{cls.__name__}: a setting cannot be called {name}; a task's own words are {taken}")
 
     @abstractmethod

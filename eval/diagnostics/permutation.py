@@ -121,6 +121,7 @@ def horizon(length: int, reveal: RevealConfig) -> int:
 
 
 AXIS = "horizon"
+HEAD = f"Horizon at {BAR:.0%}"
 NOTE = (
     "Of each run, the largest horizon (commands since the last state that shows all variables) at which the lower end of the 95 % "
     f"interval is at least {BAR:.0%}; in small print, what was tested, and smaller horizons that some run does not reach."
@@ -173,11 +174,11 @@ def solved_horizon_section(name: str, conditions: Sequence[ConditionSummary]) ->
         by_recipe.setdefault((variants[result["run"]], *map(text, result["labels"].values())), []).append(result)
     if not results:
         return []
-    rows = [["Recipe", *map(title, results[0]["labels"]), "Solved horizon"]]
+    rows = [["Recipe", *map(title, results[0]["labels"]), HEAD]]
     for key, runs in by_recipe.items():
         solved = ", ".join(str(result["solved"] or "none") for result in runs)
         missed = sorted({horizon for result in runs for horizon in result["failed_below"]})
         exceptions = f"not always {', '.join(map(str, missed))}" if missed else ""
         tested = f"tested: {', '.join(map(str, runs[0]['tested']))}"
         rows.append([*key, joined("\n", solved, tested, exceptions)])
-    return [Section(f"{name}: solved horizon", rows=rows, note=NOTE)]
+    return [Section(f"{name}: {HEAD.lower()}", rows=rows, note=NOTE)]

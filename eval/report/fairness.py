@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain, combinations
@@ -76,7 +77,17 @@ def unequal(baseline: Sequence[Request], treatment: Sequence[Request]) -> list[s
             equal = math.isclose(*means, rel_tol=TOLERANCES.get(name, 0.0))
             first, second = (f"{mean:,.0f}" if mean < 1e9 else f"{mean:.2g}" for mean in means)
         differences += [] if equal else [f"{name} {first} against {second}"]
+    settings, vocabularies = zip(*map(_tokenizers, (treatment, baseline)))
+    if settings[0] == settings[1] and vocabularies[0] != vocabularies[1]:
+        differences.append("vocabularies, each trained on its own run's text by the same settings")
     return differences
+
+
+def _tokenizers(side: Sequence[Request]) -> tuple[set[str], set[str]]:
+    """Return the settings and fingerprints of a side's tokenizers."""
+    checkpoints = [request.get("checkpoint", {}) for request in side]
+    settings = {json.dumps(checkpoint.get("tokenizer"), sort_keys=True) for checkpoint in checkpoints}
+    return settings, {checkpoint.get("tokenizer_fingerprint", "") for checkpoint in checkpoints}
 
 
 def facts(request: Request, trained: bool) -> dict[str, Any]:

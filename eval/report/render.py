@@ -62,13 +62,20 @@ def write_pages(report: Report, output: Path, title: str) -> Path:
         ]
         for name in GROUPS
     }
-    word, sentence = headline(report.verdicts)
-    undecided = undecidable(leading(report.verdicts)) if report.verdicts else ""
+    opening, sentence = headline(report.verdicts)
+    first = leading(report.verdicts) if report.verdicts else None
+    undecided = undecidable(first) if first else ""
     remarks = [*filter(None, (undecided, word_counts(report.verdicts), *report.remarks))]
-    lead: dict[str, Any] = {"title": title or "Report", "word": word, "sentence": sentence, "remarks": remarks}
+    lead: dict[str, Any] = {
+        "title": title or "Report",
+        "word": first and first.word,
+        "sentence": sentence,
+        "remarks": remarks,
+    }
     made = f"Report made with cwm-remedy {version('cwm-remedy')}."
     content = {
         **lead,
+        "opening": opening,
         "colours": WORD_COLOURS,
         "forests": forests(report.verdicts),
         "verdicts": [VERDICT_HEAD, *map(verdict_row, report.verdicts)],

@@ -15,7 +15,7 @@ from remedy.eval.records.schema import FRAMES, LABELS, ROLE_COLUMNS, answered
 from remedy.eval.records.summary import ConditionSummary
 from remedy.eval.report.notes import NOTES
 from remedy.eval.report.wording import solved_of
-from remedy.eval.stats import rate
+from remedy.eval.stats import BAR, rate
 from remedy.eval.tables.groups import Group, against_rule, all_runs, table
 from remedy.eval.tables.sections import (
     TOKENS,
@@ -124,7 +124,7 @@ def right_table(groups: Sequence[Group], published: Sequence[Published] = ()) ->
     columns: dict[str, Callable[[Group], object]] = {
         "Right": right,
         "Each seed": seeds,
-        "Solved": lambda group: solved_of(group.rates) if several else "",
+        f"Seeds at {BAR:.0%}": lambda group: solved_of(group.rates) if several else "",
         WITHOUT: without,
         "Changed states": partial(Group.share, key="changed_state_exact", count="changed_states"),
         **{head: partial(Group.share, key=key) for head, key in SHARES.items()},

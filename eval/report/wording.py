@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from remedy.eval.report.verdicts import ALONE, Verdict
 from remedy.eval.stats import BAR, Question, RecipeRate, VerdictWord
 from remedy.eval.stats.exact import most_failing
-from remedy.eval.stats.power import decidable, seeds_for_fixed
+from remedy.eval.stats.power import decidable, seeds_for_fixed, seeds_to_show
 from remedy.eval.tables.sections import WITHOUT, Rows, interval, joined, points_of, rate_text, rated
 
 NOTHING = "Nothing is compared: a verdict takes two recipes, or two runs, that were evaluated on the same programs."
@@ -36,9 +38,10 @@ def dots(verdict: Verdict) -> list[list[float]]:
     return [[100 * (point - verdict.baseline.estimate.mean) for point in side.points] for side in sides]
 
 
-def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
+def headline(verdicts: Sequence[Verdict]) -> tuple[str, str]:
+    """Return the leading verdict's opening, which says if it is of these runs alone, and its sentence."""
     if not verdicts:
-        return None, NOTHING
+        return "", NOTHING
     verdict = leading(verdicts)
     comparison = verdict.comparison
     treatment, baseline = (rate_text(*side.estimate[:3]) for side in (verdict.treatment, verdict.baseline))
@@ -52,7 +55,30 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[VerdictWord | None, str]:
         f"not judged: {verdict.refused}" if verdict.refused else "",
         verdict.unplanned,
     )
-    return verdict.word, f"{comparison.mitigation}: {sentence}.{beside_rule(verdict)}"
+    in_runs = not verdict.difference.of_recipes or only_in_runs(verdict)
+    shown = in_runs and verdict.of_runs is not VerdictWord.INCONCLUSIVE
+    opening = f"In these runs {verdict.of_runs}" if shown else str(verdict.word).capitalize()
+    return opening, f"{comparison.mitigation}: {sentence}.{other_trainings(verdict)}{beside_rule(verdict)}"
+
+
+def only_in_runs(verdict: Verdict) -> bool:
+    """Say if these runs show what is not known of their recipes."""
+    undecided = verdict.word is VerdictWord.INCONCLUSIVE and verdict.difference.of_recipes
+    return undecided and verdict.of_runs is not VerdictWord.INCONCLUSIVE
+
+
+def other_trainings(verdict: Verdict) -> str:
+    """Say how many seeds would decide what only these runs show."""
+    if not only_in_runs(verdict):
+        return ""
+    difference, sides = verdict.difference, (verdict.baseline, verdict.treatment)
+    variances = [np.var(side.points, ddof=1) for side in sides if len(side.points) > 1]
+    count, decides = seeds_to_show(difference, float(np.mean(variances)) ** 0.5, verdict.level)
+    seeds = " against ".join(dict.fromkeys(f"{number}" for number in difference.seeds[::-1] if number > 1))
+    would = "would" if decides else "would not"
+    return (
+        f" Of other trainings: not known with {seeds} seeds; {count} a side {would} show this difference (power 80 %)."
+    )
 
 
 def beside_rule(verdict: Verdict) -> str:
@@ -81,7 +107,11 @@ def word_counts(verdicts: Sequence[Verdict]) -> str:
 def undecidable(verdict: Verdict) -> str:
     """Say if no outcome could have been conclusive."""
     bound = bounds(verdict)
-    return f"It {bound}." if verdict.word is VerdictWord.INCONCLUSIVE and bound.startswith("could show nothing") else ""
+    return (
+        f"These seeds {bound}."
+        if verdict.word is VerdictWord.INCONCLUSIVE and bound.startswith("could show nothing")
+        else ""
+    )
 
 
 def confidence(verdict: Verdict) -> str:
@@ -154,8 +184,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
 
 def verdict_cell(verdict: Verdict) -> str:
     of_runs = at_bound = ""
-    undecided = verdict.word is VerdictWord.INCONCLUSIVE and verdict.difference.of_recipes
-    if undecided and verdict.of_runs is not VerdictWord.INCONCLUSIVE:
+    if only_in_runs(verdict):
         low, high = verdict.difference.runs.interval(verdict.level)
         of_runs = f"in these runs {verdict.of_runs} ({100 * low:+.1f} to {100 * high:+.1f})"
     means = verdict.baseline.estimate.mean, verdict.treatment.estimate.mean

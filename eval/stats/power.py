@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from remedy.eval.stats.clusters import LEVEL, quantile
-from remedy.eval.stats.differences import too_few
+from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE, Difference, too_few
 from remedy.eval.stats.exact import clopper_pearson, power_of_solved
 from remedy.eval.stats.rates import rate as rate_of
 from remedy.eval.stats.seeds import crossed
@@ -25,6 +25,8 @@ SPREADS = {"answer": (SPREAD, 0.04, 0.34), "action": (0.06, 0.03, 0.16)} | dict.
 RATE = 0.5
 """Assumed rate of the baseline: at a half, differences are hardest to see."""
 POWER = 0.8
+MOST_SEEDS = 30
+"""The most seeds a side that are proposed."""
 CORRELATION = 0.5
 """Assumed correlation of the sides' outcomes over programs; 0: the models have nothing in common."""
 WITHIN = 0.1
@@ -78,6 +80,21 @@ def smallest_difference(
             separation + quantile(LEVEL, math.inf) * (math.sqrt(variance) - math.sqrt(variance - over_programs[0])),
         )
     return min(needed, 1.0)
+
+
+def seeds_to_show(difference: Difference, spread: float, level: float = LEVEL) -> tuple[int, bool]:
+    """Return the fewest seeds a side, more than there are, that would show a difference; or `MOST_SEEDS` and False.
+
+    `spread`: the standard deviation of seeds' rates.
+    """
+    rate, matched = (difference.baseline + difference.treatment) / 2, difference.matched
+    fewest = RUNS_ON_BOTH if matched else SEEDS_A_SIDE
+    for count in range(max(fewest, *(seeds + 1 for seeds in difference.seeds)), MOST_SEEDS + 1):
+        before, after = (math.inf if seeds == 1 else count for seeds in difference.seeds)
+        smallest = smallest_difference((before, after), difference.clusters, rate, spread, level)
+        if least_p("rates", _counts((before, after)), matched) < level and smallest <= abs(difference.mean):
+            return count, True
+    return MOST_SEEDS, False
 
 
 def decidable(

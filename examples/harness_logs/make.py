@@ -1,6 +1,7 @@
-"""Write the logs beside this file with the real harnesses: `pip install lm-eval inspect-ai`, then `python make.py`.
+"""Write the logs beside this file by lm-eval or inspect_ai: `pip install lm-eval inspect-ai`, then `python make.py lm_eval`.
 
-Two toy models reverse 24 words of six families: the baseline 40 % of them, the treatment 75 %, decided by a digest of the word.
+The answers are made up, and no model is run. Two toys reverse 24 words of six families: the baseline 40 % of them, the
+treatment 75 %, decided by a digest of seed and word. lm-eval has five seeds a side, inspect_ai one.
 """
 
 import hashlib
@@ -51,7 +52,7 @@ def lm_eval_logs() -> None:
         )
         tasks = TaskManager(include_path=folder, include_defaults=False)
         for name, share in SHARES.items():
-            for seed in range(3):
+            for seed in range(5):
                 found = lm_eval.simple_evaluate(
                     model=Toy(share, seed), tasks=["reverse"], task_manager=tasks, log_samples=True
                 )

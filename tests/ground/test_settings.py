@@ -21,6 +21,7 @@ TASK = {"task": {"kind": "permutation"}}
         ({"train": {"loss_roles": "state"}}, "key 'train.loss_roles': must be a list, such as [a, b], got 'state'"),
         ({"train": 5}, "key 'train': must be a section, such as {key: value}, got 5"),
         ({"train": {"batch_size": 10, "gradient_accumulation_steps": 3}}, "batch_size (10) must be a multiple of"),
+        ({"optimizer": "sgd"}, "did you mean 'train.optim'? (AdamW by default; it takes Transformers' names)"),
         ({"lr": 3}, "unknown key 'lr'; did you mean 'train.learning_rate'?"),  # as other tools call it
         ({"data": {**TASK, "length": 3}}, "did you mean 'task.length'?"),
     ],
@@ -60,6 +61,22 @@ def test_null_takes_a_key_back_and_defaults_of_what_does_nothing_read_back(tmp_p
     assert load(RunConfig, path) == config
     with pytest.raises(ConfigError, match=r"unknown key 'train\.max_step'; did you mean 'max_steps'"):
         load(RunConfig, path, ["train.max_step=null"])
+
+
+def test_what_an_override_makes_idle_is_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("data: {task: {kind: permutation}}\nmodel: {mixers: [deltanet], num_attention_heads: 8}")
+    with caplog.at_level("INFO", "remedy"):
+        model = load(RunConfig, path, ["model.mixers=[gru]"]).model
+    assert model.num_attention_heads is None  # type: ignore[union-attr]
+    (said,) = caplog.messages
+    assert said.startswith(f"{path}: model: num_attention_heads 8 does nothing with mixers gru: it is for attention")
+    assert said.endswith(": left out")
+    with pytest.raises(ConfigError, match="num_attention_heads 8 does nothing"):  # given itself
+        load(RunConfig, path, ["model.mixers=[gru]", "model.num_attention_heads=8"])
+    path.write_text("data: {task: {kind: permutation}}\nmodel: {mixers: [gru], num_attention_heads: 8}")
+    with pytest.raises(ConfigError, match="num_attention_heads 8 does nothing"):  # the file's own
+        load(RunConfig, path, ["train.seed=1"])
 
 
 def test_overrides_reach_sections_lists_and_missing_sections() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from remedy.data_gen.tasks import TASKS
-from remedy.eval.stats.power import programs_for
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.generate import generate
 from remedy.launch.init import init
@@ -59,10 +58,16 @@ def test_the_experiment_that_init_writes_is_one_that_runs(
     experiment = load(ExperimentConfig, path)
     jobs = expand(experiment, "mine.yaml")
     check_programs(jobs)
-    programs = jobs[0].train.data.task.clusters("test", 100)
-    assert all(
-        float(one.solved_at) == 0.5 or programs_for(float(one.solved_at)) <= programs for one in experiment.comparisons
+    tested = jobs[0].train.data.task.clusters("test", 100)
+    assert tested == (3 if functions == 3 else 12)  # executions of one function count once
+    assert {one.solved_at for one in experiment.comparisons} == {0.5}
+    decides = (
+        "No training can solve it: 3 test functions cannot show 50%, even if all are right; with 22 more"
+        if functions == 3
+        else "A training solves it (solved_at 0.5) with 10 of 12 test functions right; with 13 more"
     )
+    assert said.splitlines()[1].startswith(decides)
+    assert f"# {said.splitlines()[1]}" in path.read_text()
     assert said.splitlines()[0] in capsys.readouterr().out
     assert {job.variant for job in jobs} == {"baseline", "characters", "sparse"}
     with pytest.raises(UserError, match=r"mine\.yaml: is there already"):

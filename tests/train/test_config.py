@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Trainer, TrainerState
 
-from remedy.settings import ConfigError, Settings, apply_changes, build
+from remedy.settings import ConfigError, Settings, UserError, apply_changes, build
 from remedy.train import arguments, run
 from remedy.train.checkpoints import Checkpoints
 from remedy.train.config import DeepSpeedSettings, RunConfig, Stage, TrackingSettings, TrainSettings
@@ -107,6 +107,9 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
             world_size=1,
             n_gpu=0,
             device=torch.device("cpu"),
+            optim_args=None,
+            adam_beta1=0.9,
+            adam_epsilon=1e-8,
             hf_deepspeed_config=SimpleNamespace(mismatches=[], config={}),
             **given,
         ),
@@ -140,7 +143,7 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
         "curriculum": [{"steps": 4, "set": {"task.length": 5}}, {"steps": 4, "set": {"task.length": 6}}],
         "batch_size": 6, "gradient_accumulation_steps": 2, "loss_roles": ["state"], "loss_weights": {"state": 4},
         "pack": 3, "learning_rate": 0.5, "lr_scheduler_type": "linear", "min_lr_ratio": 0.2, "warmup_ratio": 0.5,
-        "weight_decay": 0.5, "label_smoothing_factor": 0.1, "max_grad_norm": 0.5, "adam_beta2": 0.5,
+        "weight_decay": 0.5, "label_smoothing_factor": 0.1, "max_grad_norm": 0.5, "adam_beta2": 0.5, "optim": "sgd",
         "precision": "bf16", "gradient_checkpointing": True, "torch_compile": True, "deepspeed": {"stage": 1},
         "dataloader_num_workers": 1, "logging_steps": 3, "save_steps": 3, "save_total_limit": 3, "seed": 3,
         "data_seed": 3, "evaluate_every": 3, "validation_examples": 9, "keep_best": "exact_match", "patience": 3,
@@ -195,6 +198,8 @@ def test_every_setting_does_something_wherever_it_is_accepted(
         ({"train.deepspeed": {"offload": "all"}}, "offload all does nothing more than optimizer at stage 1"),
         ({"train.patience": 3}, "patience 3 does nothing without evaluate_every: remove it"),
         ({"train.stacked": 2, "train.deepspeed": {}}, "stacked 2 does not go with deepspeed"),
+        ({"train.stacked": 2, "train.optim": "adafactor"}, "stacked 2 does not go with optim: its steps may mix"),
+        ({"train.optim": "adamv"}, "optim: Transformers has no optimizer 'adamv'; did you mean"),
         ({"train.stacked": 2, "train.max_steps": 0}, "does not go with max_steps 0"),
         ({"train.stacked": 2, "model": {"kind": "pretrained", "name_or_path": "some/model"}}, "not pretrained models"),
         (
@@ -215,3 +220,17 @@ def test_what_writes_lines_learns_events_where_a_format_has_them() -> None:
     with pytest.raises(ConfigError, match="structure and action without event"):
         tiny(data__format="cwm", tokenizer={"kind": "chars"}, train__loss_roles=roles)
     tiny(data__format="cwm", tokenizer={"kind": "chars"}, train__loss_roles=[*roles, "event"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"train.optim": "lomo"}, "train.optim lomo cannot be used here: "),
+        ({"train.optim": "galore_adamw"}, "train.optim galore_adamw cannot be used here: "),
+        ({"train.optim": "sgd", "train.adam_beta2": 0.9}, "train.adam_beta2 0.9 does nothing with train.optim sgd"),
+    ],
+)
+def test_an_optimizer_that_cannot_be_made_or_ignores_a_setting_is_an_error(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as refused:
+        arguments.training_arguments(build(RunConfig, apply_changes(TINY, changes)), 1)
+    assert says in str(refused.value)

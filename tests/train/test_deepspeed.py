@@ -48,7 +48,7 @@ def test_a_hand_written_file_is_kept_where_it_agrees_or_says_nothing(made: Any, 
     [
         ({"gradient_clipping": 5}, "gradient_clipping=5, but train's max_grad_norm=1.0"),
         ({"train_batch_size": 8}, "train_batch_size=8, but train's train_batch_size (calculated)=64"),
-        ({"optimizer": {"type": "AdamW"}}, "`optimizer` is set by train.learning_rate"),
+        ({"optimizer": {"type": "AdamW"}}, "`optimizer` is set by train.optim, learning_rate"),
     ],
 )
 def test_a_contradiction_is_an_error_that_names_both_sides(

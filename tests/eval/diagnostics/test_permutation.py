@@ -90,13 +90,13 @@ def outcomes(share: float, run: str, at: int, **labels: object) -> pd.DataFrame:
     return made([True] * right + [False] * (400 - right), run=run, labels={"length": at, "horizon": at, **labels})
 
 
-def test_the_solved_horizon_is_the_largest_that_is_surely_at_the_bar() -> None:
+def test_the_horizon_is_the_largest_that_is_surely_at_95_per_cent() -> None:
     rates = {"a": {8: 1.0, 16: 0.9, 32: 0.99, 64: 0.96}, "b": {8: 0.9, 16: 0.3}}
     conditions, _ = together(*(outcomes(share, run, at) for run, line in rates.items() for at, share in line.items()))
     (section,) = solved_horizon_section("Permutation programs", conditions)
     # 96 % of 400 reaches 95 % as an estimate, but with an interval from 93.6 %.
     assert section.rows == [
-        ["Recipe", "Solved horizon"],
+        ["Recipe", "Horizon at 95%"],
         ["a", "32\ntested: 8, 16, 32, 64\nnot always 16"],
         ["b", "none\ntested: 8, 16"],
     ]

@@ -16,10 +16,10 @@ from remedy.settings import UserError
 from tests.eval.report.harness_logs import inspect_log, samples, table
 
 LOGS = Path("examples/harness_logs")
-# Means and standard errors as the harnesses printed them.
+# Means and standard errors as the harnesses printed them; of the last two seeds, by their formula.
 LM_EVAL = {
-    "base": [(8 / 24, 0.0983), (10 / 24, 0.1028), (11 / 24, 0.1039)],
-    "treated": [(16 / 24, 0.0983), (20 / 24, 0.0777), (18 / 24, 0.0903)],
+    "base": [(8 / 24, 0.0983), (10 / 24, 0.1028), (11 / 24, 0.1039), (6 / 24, 0.0903), (14 / 24, 0.1028)],
+    "treated": [(16 / 24, 0.0983), (20 / 24, 0.0777), (18 / 24, 0.0903), (17 / 24, 0.0948), (20 / 24, 0.0777)],
 }
 INSPECT = {"base": (8 / 24, 0.0983), "treated": (16 / 24, 0.0983)}
 HALF = [0, 1] * 12
@@ -33,10 +33,29 @@ def test_lm_eval_means_and_errors_are_ours_too() -> None:
             assert (mine.high - mine.low) / 2 / 1.96 == pytest.approx(
                 error, rel=0.15
             )  # theirs: the normal approximation
-    assert verdict.difference.seeds == (3, 3)
+    assert verdict.difference.seeds == (5, 5)
     assert verdict.difference.examples == 24
-    assert verdict.word is VerdictWord.INCONCLUSIVE  # three seeds a side ask how many trainings solve the task: none
-    assert verdict.of_runs is VerdictWord.HELPED
+    assert verdict.word is VerdictWord.HELPED
+
+
+def test_what_runs_show_and_what_is_not_known_of_other_trainings_are_said_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [tmp_path / side for side in ("base", "treated")]
+    for side in sides:
+        for seed in range(3):
+            shutil.copytree(LOGS / "lm_eval" / side.name / f"seed-{seed}", side / f"seed-{seed}")
+    said = "In these runs helped. treated in place of base on reverse: 75 % against 40 % right, +35 points ("
+    compare(*sides, tmp_path / "out")
+    printed = capsys.readouterr().out
+    assert printed.startswith(said)
+    assert "Of other trainings: not known with 3 seeds; 5 a side would show this difference (power 80 %)." in printed
+    assert "These seeds could show nothing: 24 programs cannot show 95%" in printed
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert f"**{said.replace('. ', '.** ', 1)}" in page
+    assert 'class="word inconclusive">In these runs helped<' in (tmp_path / "out" / "report.html").read_text()
+    compare(*(side / "seed-0" for side in sides), tmp_path / "single")
+    assert "In these runs helped. " in capsys.readouterr().out
 
 
 def test_epochs_of_a_sample_are_one_cluster() -> None:

@@ -89,6 +89,16 @@ def test_evaluations_that_differ_are_said_to(baseline: Any, treatment: Any, says
     assert bool(unequal([treatment], [baseline])) == bool(says)
 
 
+def test_vocabularies_of_equal_settings_that_differ_are_said() -> None:
+    def run(size: int, fingerprint: str) -> dict[str, Any]:
+        return {"checkpoint": {"tokenizer": {"kind": "bpe", "vocab_size": size}, "tokenizer_fingerprint": fingerprint}}
+
+    assert unequal([run(400, "1")], [run(400, "1")]) == unequal([run(400, "1")], [run(500, "2")]) == []
+    assert unequal([run(400, "1")], [run(400, "2")]) == [
+        "vocabularies, each trained on its own run's text by the same settings"
+    ]
+
+
 def test_one_model_under_two_names_is_named() -> None:
     def run(name: str, weights: str) -> dict[str, Any]:
         return {"run": name, "checkpoint": {"weights": weights}}

@@ -29,7 +29,7 @@ def test_every_run_is_compared_and_a_diagnostic_with_an_axis_is_drawn_along_it(t
     found = compose(folders)
     assert [verdict.word for verdict in found.verdicts] == [VerdictWord.FIXED] * 2
     assert [section.title for section in found.sections] == [
-        "Permutation programs: solved horizon",
+        "Permutation programs: horizon at 95%",
         "Permutation programs: right answers by horizon",
         "Permutation programs: right answers",
         "Permutation programs: failure classes",

@@ -30,7 +30,7 @@ def test_a_row_for_every_recipe_and_condition() -> None:
     shown = [dict(zip(head, row, strict=True)) for row in rows]
     assert (shown[0]["Right"], shown[0]["Each seed"]) == ("62 %\n0 to 100 %", "50, 75 %")
     assert (shown[2]["Right"], shown[2]["Each seed"]) == ("25 %\n17 to 35 %", "")
-    assert [one["Solved"] for one in shown[::2]] == ["0 of 2\n0 to 84 % of all", "0 of 1\n0 to 98 % of all"]
+    assert [one["Seeds at 95%"] for one in shown[::2]] == ["0 of 2\n0 to 84 % of all", "0 of 1\n0 to 98 % of all"]
 
 
 def test_rules_without_a_model_stand_beside_rates_with_the_difference_on_the_same_programs() -> None:

@@ -13,6 +13,7 @@ from remedy.eval.stats.power import (
     independent,
     programs_for,
     right_for,
+    seeds_to_show,
     separating,
     smallest_difference,
 )
@@ -89,3 +90,14 @@ def test_the_programs_that_show_a_rate_are_those_of_its_interval() -> None:
     lows = [rate([True] * right + [False] * (13 - right)).low for right in range(14)]
     assert right_for(0.7, 13) == next(right for right, low in enumerate(lows) if low >= 0.7) == 13
     assert "with 13 of 13 right" in decidable(None, 0.7, (3, 3), False, 13)
+
+
+def test_seeds_that_would_show_a_difference_are_those_of_the_smallest_that_is_seen() -> None:
+    before, after = (np.arange(100) < right for right in (40, 60))
+    difference = compare([before] * 3, [after] * 3)
+    count, decides = seeds_to_show(difference, 0.1)
+    assert (count, decides) == (9, True)
+    assert (
+        smallest_difference((count, count), 100, 0.5, 0.1) <= 0.2 < smallest_difference((count - 1,) * 2, 100, 0.5, 0.1)
+    )
+    assert seeds_to_show(compare([before] * 3, [before] * 3), 0.1) == (30, False)

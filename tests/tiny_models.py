@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from remedy.data_gen.config import DataConfig
-from remedy.data_gen.examples import examples
+from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
@@ -104,9 +104,8 @@ def tokenizer_for(data: DataConfig, kind: str = "") -> TraceTokenizer:
 
 @cache
 def byte_pairs(vocab_size: int) -> BytePairs:
-    """A vocabulary of string programs, trained on a few of them."""
-    few = examples(DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}}), "train", range(100))
-    return BytePairs.train((span.piece for e in few for span in e.spans if isinstance(span.piece, str)), vocab_size)
+    """A vocabulary of string programs."""
+    return BytePairSettings(vocab_size=vocab_size).build(DataConfig(task=CompositionTask(depth=(1, 2))))
 
 
 def bpe(**settings: Any) -> TraceTokenizer:

@@ -6,7 +6,7 @@ export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart format check docs docs-site picture test-fast test weekly bench packages llama3 pretrained anew kernels clean
+.PHONY: help quickstart format check docs docs-site picture test-fast test test-all weekly bench packages llama3 pretrained anew kernels clean
 
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,7 +36,10 @@ picture: .venv/ready-dev ## draw the chart of docs/architecture.md, and docs/ima
 test-fast: .venv/ready-dev ## run all tests but those marked slow (which train models or start many processes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-test: .venv/ready-dev check ## run `check` and all tests
+test: .venv/ready-dev ## run `check` and all tests
+	$(MAKE) -j 2 check test-all
+
+test-all: .venv/ready-dev ## run all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 weekly: .venv/ready-dev ## run the tests over whole corpora, of which `test` takes samples

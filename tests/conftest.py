@@ -13,7 +13,6 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ["REMEDY_CACHE"] = ""  # programs are run, whatever an earlier test or command has kept
 
 import pytest
-import torch
 from hypothesis import settings
 
 from remedy import plugins
@@ -23,6 +22,13 @@ settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_collectstart() -> None:
+    """Train vocabularies on fewer programs. The process that gives workers their tests collects none, and waits for no such import."""
+    from remedy.models.tokenizer_backends import byte_pairs
+
+    byte_pairs.TRAINING_EXAMPLES = 100
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -38,6 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
+    import torch
+
     torch.set_num_threads(1)
 
 

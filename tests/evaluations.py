@@ -16,12 +16,12 @@ from tests.tiny_models import small_decoder, tokenizer_for
 DATA = {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 2, "answer": "none"}, "format": "cwm"}
 
 
-def of_random_weights(folder: Path, diagnostic: dict[str, Any]) -> tuple[Path, Path]:
-    """A checkpoint, and the configuration of an evaluation that asks it for this."""
+def of_random_weights(folder: Path, diagnostic: dict[str, Any], longest: int) -> tuple[Path, Path]:
+    """A checkpoint, and the configuration of an evaluation that asks it for this, in so many tokens at most."""
     tokenizer = tokenizer_for(DataConfig.model_validate(DATA))
     small_decoder(tokenizer, ("gru", "attention"), 64).save_pretrained(folder / "model")
     tokenizer.save(folder / "model")
-    config = {"set": DATA, "diagnostics": [diagnostic], "max_new_tokens": 300, "batch_size": 2}
+    config = {"set": DATA, "diagnostics": [diagnostic], "max_new_tokens": longest, "batch_size": 2}
     (folder / "any.yaml").write_text(json.dumps(config))
     return folder / "model", folder / "any.yaml"
 

@@ -16,7 +16,7 @@ from remedy.eval.records.schema import Score
 from remedy.eval.scoring import score_batch
 from remedy.models.encoding import encoded_examples
 from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer_backends import TOKENIZERS, byte_pairs
 from remedy.settings import build
 from remedy.train.config import RunConfig
 from remedy.train.run import train
@@ -24,6 +24,11 @@ from tests.eval.decoding.test_decoding import Reciter
 from tests.fixtures.cases import DATA, DIAGNOSES, RUNS
 
 KEPT = json.loads((Path(__file__).parent / "fixtures" / "behaviour.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def _vocabularies_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_pairs, "TRAINING_EXAMPLES", 1000)
 
 
 def digest(value: Any) -> str:

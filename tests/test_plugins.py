@@ -1,7 +1,6 @@
 """Plug-ins from outside the package: the templates of examples/plugins, by path and as an installed package."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from remedy.settings import ConfigError, load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
 from tests.launch.in_process import remedy
+from tests.train.launching import finished, launched, start
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "examples" / "plugins"
 DATA = {"task": {"kind": "countdown"}, "format": "dollars", "string_encoding": "hexadecimal"}
@@ -40,8 +40,13 @@ FILES = {
         "max_new_tokens": 100,
     },
 }
+COMMAND = """import sys
+sys.path.append({site!r})
+from remedy.launch.cli import main
+if __name__ == "__main__":
+    main()
+"""
 COMMANDS = (
-    "list diagnostics",
     "generate data.yaml --out data --workers 2",
     "show data",
     "train train.yaml",
@@ -63,14 +68,6 @@ def forgotten() -> Iterator[None]:
         sys.modules.pop(path.stem, None)
 
 
-def run(command: str, folder: Path, *options: str, path: str = "") -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH", "")]))}
-    words = [sys.executable, "-m", "remedy.launch.cli", *command.split(), *options]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def installed(folder: Path) -> str:
     """Build a package of the templates with entry points and install it, offline, to a folder for PYTHONPATH."""
     source, site = folder / "source", folder / "site"
@@ -87,12 +84,19 @@ def installed(folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_every_command_knows_those_of_a_package_and_records_what_was_loaded(tmp_path: Path) -> None:
+def test_every_command_knows_those_of_a_package_and_records_what_was_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_text(yaml.safe_dump(content))
+    monkeypatch.chdir(tmp_path)
     site = installed(tmp_path)
-    said = {command: run(command, tmp_path, path=site) for command in COMMANDS}
-    assert "countdown_sizes  Does the model count down" in said["list diagnostics"]
+    status, listed = launched([sys.executable, "-m", "remedy.launch.cli", "list", "diagnostics"], PYTHONPATH=site)
+    assert status == 0, listed
+    assert "countdown_sizes  Does the model count down" in listed
+    script = tmp_path / "command.py"
+    script.write_text(COMMAND.format(site=site))
+    said = {command: finished(start([str(script), *command.split()])) for command in COMMANDS}
     assert "tokenizer: raw_bytes" in said["show data"]
     assert "Countdowns" in (tmp_path / "report" / "report.md").read_text()
     made = [tmp_path / name for name in ("data/manifest.json", "run/training.json", "evaluated/evaluation.json")]

@@ -18,6 +18,7 @@ from remedy.launch.runner import run
 from remedy.settings import load
 from tests.launch.in_process import remedy as in_process
 from tests.tiny_cwm import write_tiny_cwm
+from tests.train.launching import finished, start
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = ("README.md", "docs/data.md", "docs/training.md", "docs/evaluation.md")  # each uses what those before it made
@@ -119,8 +120,16 @@ def test_every_command_of_the_readme_runs_in_order(folder: Path, monkeypatch: py
     elsewhere = ("make ", "remedy run ", "python benchmarks/")  # the tests below
     ran = [command for command in COMMANDS if not command.startswith(elsewhere) and QUICKSTART not in command]
     assert len(ran) >= 15
+    started = set()
     for command in ran:
-        output = run_command(smaller(command), folder)
+        words = smaller(command)
+        script = next((number for number, word in enumerate(words) if word.startswith("launch/")), 0)
+        launcher = tuple(words[: script + 1])
+        if script and launcher in started:  # once is enough to know that it starts what it is given
+            output = finished(start(words[script:], 1 if words[0] == "python" else 2))
+        else:
+            output = run_command(words, folder)
+        started.add(launcher)
         if "--text" in command:
             assert output.startswith("<|begin_of_text|>")
     assert (folder / "results" / "report" / "report.html").exists()

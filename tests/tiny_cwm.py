@@ -7,20 +7,14 @@ from pathlib import Path
 import torch
 from transformers import CwmConfig, CwmForCausalLM, PreTrainedTokenizerFast
 
-from remedy.data_gen.config import DataConfig
 from remedy.data_gen.roles import Special
-from remedy.data_gen.tasks.composition import CompositionTask
-from remedy.models.tokenizer import build_tokenizer
-from remedy.models.tokenizer_backends import BytePairs, BytePairSettings
+from tests.tiny_models import byte_pairs
 
 
 def write_tiny_cwm(folder: Path, hidden: int = 32, layers: int = 4, seed: int = 0) -> Path:
     """Write a `CwmForCausalLM` of full and sliding-window layers, and a tokenizer that has the trace tokens; returns `folder`."""
-    data = DataConfig(task=CompositionTask(depth=1))
-    backend = build_tokenizer(BytePairSettings(vocab_size=320), data).backend
-    assert isinstance(backend, BytePairs)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend.model,
+        tokenizer_object=byte_pairs(320).model,
         bos_token=Special.BEGIN_OF_TEXT.value,
         eos_token=Special.END_OF_TEXT.value,
         pad_token=Special.PAD.value,

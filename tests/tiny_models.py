@@ -4,17 +4,19 @@ three layers of width 32 and diverse output."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from remedy.data_gen.config import DataConfig
+from remedy.data_gen.tasks.composition import CompositionTask
 from remedy.models.config import DecoderSettings
 from remedy.models.decoder import DecoderForCausalLM
 from remedy.models.decoder_config import DecoderConfig
 from remedy.models.tokenizer import TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import TOKENIZERS
+from remedy.models.tokenizer_backends import TOKENIZERS, BytePairs, BytePairSettings
 
 ATTENTION = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 64}
 WINDOW = {"sliding_window": 16}
@@ -98,6 +100,17 @@ def tokenizer_for(data: DataConfig, kind: str = "") -> TraceTokenizer:
     """A tokenizer of this kind; if none is named, of symbols or characters as the format has them."""
     kind = kind or ("symbols" if data.format == "symbolic" else "chars")
     return build_tokenizer(TOKENIZERS[kind].model_validate({"kind": kind}), data)
+
+
+@cache
+def byte_pairs(vocab_size: int) -> BytePairs:
+    """A vocabulary of string programs."""
+    return BytePairSettings(vocab_size=vocab_size).build(DataConfig(task=CompositionTask(depth=(1, 2))))
+
+
+def bpe(**settings: Any) -> TraceTokenizer:
+    """A tokenizer of some 400 subwords."""
+    return TraceTokenizer(BytePairSettings(vocab_size=400, **settings), byte_pairs(400))
 
 
 def small_decoder(

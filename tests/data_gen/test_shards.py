@@ -1,7 +1,5 @@
 """Shards are a cache of the example function: the same bytes from any number of workers, whole or not there."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +11,7 @@ from remedy.checksums import DamagedFile, digest_of, write_table
 from remedy.data_gen.shards import Shard, read_manifest, read_shard, shards_of
 from remedy.launch.generate import generate as run_generate
 from remedy.settings import UserError
+from tests.launch.in_process import remedy
 
 CONFIG = {
     "data": {"task": {"kind": "composition", "depth": [1, 2]}, "reveal": {"locals": "diff"}},
@@ -26,11 +25,6 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "data.yaml"
     path.write_text(yaml.safe_dump(CONFIG))
     return path
-
-
-def remedy(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "remedy.launch.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -58,7 +52,7 @@ def test_parts_and_workers_give_the_same_bytes_as_one_process(config: Path, tmp_
     run_generate(str(config), [], one, "0/1", 1)
     for part in ("1/3", "0/3", "2/3"):
         run_generate(str(config), [], parts, part, 1)
-    assert remedy("generate", config, "--out", many, "--workers", 2).returncode == 0
+    assert remedy(["generate", config, "--out", many, "--workers", 2]).status == 0
     assert contents(one) == contents(parts) == contents(many)
     assert (one / "README.md").read_text() == (parts / "README.md").read_text()
 
@@ -67,11 +61,11 @@ def test_another_configuration_is_refused(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_generate(str(config), [], out, "0/1", 1)
     kept = contents(out)
-    refused = remedy("generate", config, "data.seed=1", "--out", out)
-    assert refused.returncode == 2
-    assert "shards of another data set (it differs in data): give --overwrite to replace them" in refused.stderr
+    refused = remedy(["generate", config, "data.seed=1", "--out", out])
+    assert refused.status == 2
+    assert "shards of another data set (it differs in data): give --overwrite to replace them" in refused.errors
     assert contents(out) == kept
-    assert remedy("generate", config, "data.seed=1", "--out", out, "--overwrite").returncode == 0
+    assert remedy(["generate", config, "data.seed=1", "--out", out, "--overwrite"]).status == 0
     assert contents(out).keys() == kept.keys()
     assert contents(out) != kept
 

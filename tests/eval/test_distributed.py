@@ -1,4 +1,4 @@
-"""Several processes evaluate as one does: under torchrun, whichever of them are killed, and on whatever number it goes on."""
+"""Several processes evaluate as one does: whichever of them are killed, under torchrun too, and on whatever number it goes on."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from remedy.processes import Process, this_process
 from remedy.settings import UserError
 from tests.evaluations import assert_the_same, of_random_weights, unfinished
 from tests.launch.in_process import remedy
-from tests.train.launching import ROOT, finished, launcher, start
+from tests.train.launching import finished, launched, start
 
 EXAMPLES = 9
 DRIVER = str(Path(__file__).with_name("driver.py"))
+TORCHRUN = ["torchrun", "--standalone", "--nproc_per_node", "2"]
 
 
 @given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9))
@@ -73,7 +74,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """An evaluation of random weights in three conditions, without its folder."""
     forcing = ["free", "action_forced", "teacher_forced"]
     diagnostic = {"kind": "permutation", "lengths": [1, 3], "forcing": forcing, "examples": EXAMPLES}
-    model, config = of_random_weights(tmp_path_factory.mktemp("inputs"), diagnostic)
+    model, config = of_random_weights(tmp_path_factory.mktemp("inputs"), diagnostic, 60)
     return [str(model), str(config), "--name", "x", "--out"]
 
 
@@ -90,7 +91,7 @@ def alone(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_write_the_records_of_one_and_one_of_them_halves_its_batch(
     command: list[str], alone: Path, tmp_path: Path
 ) -> None:
-    out = finished(start([*launcher(2), DRIVER, *command, str(tmp_path)], PYTHONPATH=str(ROOT), ROOMLESS="1"))
+    out = finished(start([DRIVER, *command, str(tmp_path)], 2, ROOMLESS="1"))
     assert_the_same(alone, tmp_path)
     assert (tmp_path / "summary.json").read_bytes() == (alone / "summary.json").read_bytes()
     assert not (tmp_path / UNFINISHED).exists()
@@ -105,7 +106,7 @@ def test_two_processes_write_the_records_of_one_and_one_of_them_halves_its_batch
 def test_whatever_ends_it_nothing_is_lost_and_it_goes_on_with_another_number_of_processes(
     command: list[str], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One alone that is interrupted, a full disk of two, SIGKILL of both, of one; then one alone."""
+    """One alone that is interrupted, a full disk of two under torchrun, SIGKILL of both, of one; then one alone."""
     add, held = Journal.add, []
 
     def interrupted(journal: Journal, *what: Any) -> None:
@@ -117,20 +118,21 @@ def test_whatever_ends_it_nothing_is_lost_and_it_goes_on_with_another_number_of_
         patched.setattr(Journal, "add", interrupted)
         assert remedy(["evaluate", *command, tmp_path], 120).status == 130
 
-    def ended(**how: str) -> tuple[str, int]:
-        broken = start([*launcher(2), DRIVER, *command, str(tmp_path)], PYTHONPATH=str(ROOT), **how)
-        out, _ = broken.communicate(timeout=400)
-        assert broken.returncode
-        assert ("half a li" in unfinished(tmp_path)) == ("KILLED" in how)
+    words = [DRIVER, *command, str(tmp_path)]
+
+    def ended(broken: tuple[int, str], killed: bool) -> tuple[str, int]:
+        status, out = broken
+        assert status
+        assert ("half a li" in unfinished(tmp_path)) == killed
         done = len(list((tmp_path / RECORDS).glob("*.parquet")))
         return out, EXAMPLES * done + sum(line != "half a li" for line in unfinished(tmp_path))
 
-    out, first = ended(FULL="0 1")
+    out, first = ended(launched([*TORCHRUN, *words], FULL="0 1"), killed=False)
     (line,) = [line for line in out.splitlines() if line.startswith("error: ")]
     assert "No space left on device; make room and give the same command again" in line
     assert "exitcode  : 2" in out
-    _, second = ended(KILLED="0 1")
-    _, third = ended(KILLED="1")
+    _, second = ended(start(words, 2, KILLED="0 1").ended(), killed=True)
+    _, third = ended(start(words, 2, KILLED="1").ended(), killed=True)
     assert 2 < first < second < third
     whole = remedy(["evaluate", *command, tmp_path], 120)
     assert whole.status == 0, whole.errors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,14 @@ from tests.contract_server import ContractServer
 from tests.eval.test_distributed import DRIVER
 from tests.evaluations import assert_the_same, of_random_weights, unfinished
 from tests.launch.in_process import remedy
-from tests.train.launching import ROOT, finished, start
+from tests.train.launching import finished, start
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A checkpoint of random weights, and how it is evaluated."""
     diagnostic = {"kind": "permutation", "lengths": [2], "forcing": ["free"], "examples": 8}
-    return of_random_weights(tmp_path_factory.mktemp("inputs"), diagnostic)
+    return of_random_weights(tmp_path_factory.mktemp("inputs"), diagnostic, 300)
 
 
 @pytest.mark.slow
@@ -38,7 +37,7 @@ def test_killed_it_goes_on_and_asks_its_server_for_what_is_missing(inputs: tuple
         assert remedy(command(whole), 120).status == 0
         asked = server.posts
         alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "KILLED": "0"}
-        finished(start([sys.executable, DRIVER, *command(torn)[1:]], PYTHONPATH=str(ROOT), **alone), -signal.SIGKILL)
+        finished(start([DRIVER, *command(torn)[1:]], **alone), -signal.SIGKILL)
         assert unfinished(torn)[-1] == "half a li"
         server.posts = 0
         ended = remedy(command(torn), 120)

@@ -28,11 +28,10 @@ from remedy.models.tokenizer_backends import (
     HuggingFaceSettings,
     TokenizerError,
 )
+from tests.tiny_models import bpe
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 2]}})
-BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
-SPLIT = build_tokenizer(BytePairSettings(vocab_size=400, string_tokenization="characters"), DATA)
-FILLED = TraceTokenizer(BytePairSettings(vocab_size=400, string_tokenization="filled"), SPLIT.backend)
+BPE, SPLIT, FILLED = bpe(), bpe(string_tokenization="characters"), bpe(string_tokenization="filled")
 CHARS = tokenizers.build_tokenizer(CharacterSettings())
 KINDS = pytest.mark.parametrize("tokenizer", [BPE, SPLIT, FILLED, CHARS], ids=["bpe", "characters", "filled", "chars"])
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from remedy.settings import UserError, load
 from remedy.train.checkpoints import SEAL, integrity_error, latest_intact, quarantine, seal
 from remedy.train.config import RunConfig
 from remedy.train.run import train
-from tests.train.launching import SCRIPT, curve, in_process, start, written
+from tests.train.launching import SCRIPT, curve, finished, in_process, start, written
 
 
 def checkpoint(output: Path, step: int, sealed: bool = True) -> Path:
@@ -84,9 +83,9 @@ def test_killed_while_saving_the_checkpoint_before_is_used_and_old_ones_are_prun
     caplog.set_level("INFO", "remedy")
     config, out, whole = written(tmp_path), tmp_path / "run", tmp_path / "whole"
     settings = ["train.save_steps=4", "train.save_total_limit=1", "train.max_steps=16"]
-    killed = start([sys.executable, "-c", KILL_WHILE_SAVING, SCRIPT, config, f"output={out}", *settings])
-    killed.communicate(timeout=300)
-    assert killed.returncode == -signal.SIGKILL
+    (tmp_path / "driver.py").write_text(KILL_WHILE_SAVING)
+    words = [str(tmp_path / "driver.py"), SCRIPT, config, f"output={out}", *settings]
+    finished(start(words), -signal.SIGKILL)
     assert sorted(p.name for p in out.glob("checkpoint-*")) == ["checkpoint-12", "checkpoint-8"]
     assert integrity_error(out / "checkpoint-12") == "it was not written to the end"
     assert os.readlink(out / "latest") == "checkpoint-8"

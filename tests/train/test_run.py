@@ -8,7 +8,6 @@ import os
 import resource
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from remedy.train.run import build_model, train
 from remedy.train.tracking import read_metrics
 from remedy.train.trainer import RowTrainer
 from tests.models.test_tokenizer import write_llama
-from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, launcher, start, written
+from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, start, written
 
 
 @pytest.mark.slow
@@ -48,12 +47,12 @@ def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path
     assert 0 <= record["data_wait"] <= 1
     assert 0 < record["mfu"] < 1
 
-    process = start([sys.executable, SCRIPT, config, f"output={killed}"])
+    process = start([SCRIPT, config, f"output={killed}"])
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline and not any(r["step"] >= 12 for r in read_metrics(killed / "metrics.jsonl")):
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    finished(process, -signal.SIGKILL)
     assert not (killed / "model.safetensors").exists()
 
     with pytest.raises(UserError, match="pass --resume to continue it"):
@@ -105,8 +104,8 @@ def test_two_processes_give_the_figures_of_one_and_make_one_tracked_run(tmp_path
     config = written(tmp_path, train=changes)
     one, two = tmp_path / "one", tmp_path / "two"
     in_process(config, f"output={one}")
-    words = [*launcher(2, "deepspeed"), SCRIPT, config, f"output={two}", "train.deepspeed.stage=3"]
-    finished(start([*words, "tracking.wandb=true"], WANDB_MODE="offline"))
+    words = [SCRIPT, config, f"output={two}", "train.deepspeed.stage=3", "tracking.wandb=true"]
+    finished(start(words, 2, WANDB_MODE="offline"))
     speed = ("tokens_per_second", "data_wait", "grad_norm")
     for alone, together in zip(*(read_metrics(folder / "metrics.jsonl") for folder in (one, two)), strict=True):
         for name in alone.keys() - set(speed):

@@ -17,7 +17,7 @@ from remedy.settings import load
 from remedy.train.config import RunConfig
 from remedy.train.data import TraceDataset
 from tests.tiny_cwm import write_tiny_cwm
-from tests.train.launching import DRIVER, ROOT, SCRIPT, curve, finished, in_process, launcher, start, stopped, written
+from tests.train.launching import DRIVER, ROOT, SCRIPT, curve, finished, in_process, launched, start, stopped, written
 
 pytest.importorskip("deepspeed")
 ZERO3 = "train.deepspeed={stage: 3, param_persistence_threshold: 0}"
@@ -49,8 +49,8 @@ def logits(folder: Path) -> torch.Tensor:
 @pytest.mark.slow
 def test_adapters_trained_on_divided_weights_are_real_and_the_same_as_on_one_process(lora: str, tmp_path: Path) -> None:
     one, two, merged = tmp_path / "one", tmp_path / "two", tmp_path / "merged"
-    command = [*launcher(2), DRIVER, lora, f"output={two}", ZERO3, "train.gradient_checkpointing=true"]
-    finished(start(command, RECORD_ROWS=str(tmp_path), CHUNK="2000"))  # the loss in about ten chunks
+    words = [DRIVER, lora, f"output={two}", ZERO3, "train.gradient_checkpointing=true"]
+    finished(start(words, 2, RECORD_ROWS=str(tmp_path), CHUNK="2000"))  # the loss in about ten chunks
     in_process(lora, f"output={one}")
     for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
         assert loss == pytest.approx(expected, abs=1e-4), step
@@ -80,7 +80,7 @@ def test_packed_rows_are_trained_on_divided_weights(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     in_process(config, f"output={one}")
     packed = ["train.batch_size=4", "train.pack=2", "train.gradient_checkpointing=true"]
-    finished(start([*launcher(2), SCRIPT, config, f"output={two}", ZERO3, *packed]))
+    finished(start([SCRIPT, config, f"output={two}", ZERO3, *packed], 2))
     for (step, loss, *_), (_, expected, *_) in zip(curve(two), curve(one), strict=True):
         assert loss == pytest.approx(expected, abs=1e-4), step
 
@@ -105,8 +105,8 @@ def test_resumed_on_another_number_of_processes_no_example_comes_twice_or_is_ski
     common = [config, f"train.max_steps={steps}", ZERO3, *(f"train.{setting}" for setting in rest.split())]
     in_process(*common, f"output={whole}", "train.deepspeed=null")
     command = [DRIVER, *common, f"output={out}"]
-    stopped(start([*launcher(2), *command], RECORD_ROWS=str(rows), CHUNK="100", STOP_AFTER=str(every)))
-    finished(start([*launcher(1), *command, "--resume"], RECORD_ROWS=str(rows), CHUNK="100"))
+    stopped(start(command, 2, RECORD_ROWS=str(rows), CHUNK="100", STOP_AFTER=str(every)))
+    finished(start([*command, "--resume"], RECORD_ROWS=str(rows), CHUNK="100"))
 
     settings = load(RunConfig, config, common[1:])
     dataset = TraceDataset(settings, build_tokenizer(settings.tokenizer, settings.data))
@@ -125,11 +125,11 @@ FAKE_SLURM = {
     "scontrol": """#!/usr/bin/env bash
 if [ "$1" = show ]; then echo 127.0.0.1; else echo "$@" >> "$SLURM_FAKE/requeued"; fi
 """,
-    # Two tasks on this machine; the first time, a signal reaches one of them while it trains, as before a time limit.
+    # Tasks on this machine; the first time, a signal reaches one of two while it trains, as before a time limit.
     "srun": """#!/usr/bin/env bash
 while [[ "$1" == --* ]]; do shift; done
 tasks=()
-for rank in 0 1; do SLURM_PROCID=$rank SLURM_LOCALID=$rank "$@" & tasks+=($!); done
+for ((rank = 0; rank < SLURM_NTASKS; rank++)); do SLURM_PROCID=$rank SLURM_LOCALID=$rank "$@" & tasks+=($!); done
 if [ ! -e "$SLURM_FAKE/requeued" ]; then
     until [ "$(wc -l < "$SLURM_FAKE/run/metrics.jsonl" 2>/dev/null || echo 0)" -ge 3 ]; do sleep 0.05; done
     kill -USR1 "${tasks[1]}"
@@ -158,13 +158,15 @@ def test_a_slurm_job_that_is_signalled_saves_asks_to_be_requeued_and_goes_on(tmp
     }
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     command = ["env", f"PATH={path}", "bash", str(ROOT / "launch" / "train.sbatch"), config, f"output={out}"]
-    output = finished(start(command, **environment), code=0)
+    status, output = launched(command, **environment)
+    assert status == 0, output[-6000:]
     assert "stopped: " in output
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"
     stopped = int((out / "latest").resolve().name.rsplit("-", 1)[1])
     assert 3 <= stopped < 60
     assert not (out / "model.safetensors").exists()
-    finished(start(command, **environment), code=0)
+    status, output = launched(command, **{**environment, "SLURM_NTASKS": "1"})
+    assert status == 0, output[-6000:]
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"  # finished: not again
     in_process(config, f"output={whole}")
     for (step, loss, *_), (_, alone, *_) in zip(curve(out), curve(whole), strict=True):

@@ -33,6 +33,7 @@ from tests.train.launching import CONFIG
 ALONE = Process(0, 0, 1)
 RESTLESS = {"learning_rate": 0.3, "max_steps": 60, "evaluate_every": 2, "validation_examples": 20}
 """A run that soon gets worse again."""
+PATIENT = {**RESTLESS, "keep_best": "loss", "patience": 2, "save_steps": 2, "save_total_limit": 2}
 
 
 def settings(folder: Path, **changes: Any) -> RunConfig:
@@ -138,8 +139,13 @@ def test_an_exact_match_of_what_a_forcing_leaves_is_a_decoding_without_a_fault(
     assert 0.05 < faultless < 0.999
 
 
-def test_the_best_is_kept_and_a_run_out_of_patience_stops(tmp_path: Path) -> None:
-    whole = train(settings(tmp_path / "whole", keep_best="loss", patience=2, **RESTLESS))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of which the best is kept, and which stops when it is out of patience."""
+    return train(settings(tmp_path_factory.mktemp("whole"), **PATIENT))
+
+
+def test_the_best_is_kept_and_a_run_out_of_patience_stops(whole: Path, tmp_path: Path) -> None:
     found = validations(whole)
     best = min(found, key=lambda record: record["eval_loss"])
     assert found[-1]["step"] == best["step"] + 4 < 60
@@ -161,10 +167,8 @@ def test_the_best_is_kept_and_a_run_out_of_patience_stops(tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("after", ["best", "last"])
 def test_resumed_with_validation_all_is_the_same_to_the_bit(
-    tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = {**RESTLESS, "keep_best": "loss", "patience": 2, "save_steps": 2, "save_total_limit": 2}
-    whole = train(settings(tmp_path / "whole", **changes))
     records = validations(whole)
     best = min(records, key=lambda record: record["eval_loss"])["step"]
     stop = {"best": best + 1, "last": records[-1]["step"]}[after]
@@ -175,7 +179,7 @@ def test_resumed_with_validation_all_is_the_same_to_the_bit(
             os.kill(os.getpid(), signal.SIGTERM)
         return step(self, *args, **kwargs)
 
-    config = settings(tmp_path / "resumed", **changes)
+    config = settings(tmp_path / "resumed", **PATIENT)
     with monkeypatch.context() as patched:
         patched.setattr(RowTrainer, "training_step", signalled)
         with pytest.raises(TrainingStopped):

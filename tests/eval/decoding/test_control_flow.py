@@ -15,13 +15,12 @@ from remedy.eval.control_flow import ControlFlow, ControlFlowError
 from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
 from remedy.eval.decoding.forcings import ACTION_FORCED
 from remedy.eval.decoding.protocol import ConstraintState
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends.byte_pairs import BytePairSettings
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 from tests.eval.constrained_runs import CHARACTERS
+from tests.tiny_models import bpe
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": [1, 3]}})
-BPE = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
-SPLIT = build_tokenizer(BytePairSettings(vocab_size=400, string_tokenization="characters"), DATA)
+BPE, SPLIT = bpe(), bpe(string_tokenization="characters")
 TASK: dict[str, Any] = {"kind": "permutation", "n": 5, "length": [8, 40]}
 STRAIGHT = {"task": TASK, "format": "cwm"}
 

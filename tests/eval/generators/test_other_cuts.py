@@ -21,11 +21,11 @@ from remedy.eval.generators.server import Server
 from remedy.models.cache import Footprint
 from remedy.models.encoding import encoded_examples
 from remedy.models.reader import ModelReader
-from remedy.models.tokenizer import Encoded, TraceTokenizer, build_tokenizer
-from remedy.models.tokenizer_backends import BytePairSettings
+from remedy.models.tokenizer import Encoded, TraceTokenizer
 from tests.contract_server import ContractServer
 from tests.eval.generators.serving import backend_for
 from tests.mock_models import Known, Mock
+from tests.tiny_models import bpe
 
 DATA = DataConfig.model_validate({"task": {"kind": "composition", "depth": 1}})
 PREDICTED = frozenset(Role) - {Role.CONTEXT}
@@ -60,7 +60,7 @@ def written(truth: Encoded, position: int, after: list[int], tokenizer: TraceTok
 @pytest.mark.parametrize("served", [False, True], ids=["local", "served"])
 @pytest.mark.parametrize("role", [Role.STATE, Role.VALUE, Role.ACTION], ids=lambda role: role.label)
 def test_a_text_in_other_tokens_is_right_and_another_text_is_not(role: Role, served: bool) -> None:
-    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    tokenizer = bpe()
     truth, position = merged_token(role, tokenizer)
     letters = [tokenizer.string_ids(letter)[0] for letter in tokenizer.decode([truth.ids[position]])]
     context = truth.roles.count(int(Role.CONTEXT))
@@ -82,21 +82,21 @@ def in_state(text: str, tokenizer: TraceTokenizer) -> Encoded:
 
 def test_another_character_is_wrong_where_its_last_byte_alone_differs() -> None:
     """Without the bytes before, the last bytes of both decode alike."""
-    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    tokenizer = bpe()
     truth, other = (in_state(text, tokenizer) for text in ("a\N{EURO SIGN}b", "a\N{KIP SIGN}b"))
     assert sum(true != token for true, token in zip(truth.ids, other.ids)) == 1
     assert not other_cuts(truth, OPTIONS, other.ids, tokenizer)
 
 
 def test_a_special_token_is_not_the_text_that_spells_it() -> None:
-    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    tokenizer = bpe()
     truth = in_state(Special.FRAME_SEP.value, tokenizer)
     sign = tokenizer.special_ids[Special.FRAME_SEP]
     assert not other_cuts(truth, OPTIONS, [truth.ids[0], sign, *truth.ids[2:]], tokenizer)
 
 
 def test_no_more_parts_are_written_together_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    tokenizer = bpe()
     truth, position = merged_token(Role.STATE, tokenizer)
     letter = tokenizer.string_ids(tokenizer.decode([truth.ids[position]])[0])[0]
     ids = [*truth.ids[:position], letter, *truth.ids[position + 1 :]]
@@ -127,7 +127,7 @@ def test_a_server_writes_a_text_in_pieces_up_to_its_end(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Server, "write", noted)
     monkeypatch.setattr("remedy.eval.generators.served.PIECE", 1)
-    tokenizer = build_tokenizer(BytePairSettings(vocab_size=400), DATA)
+    tokenizer = bpe()
     truth, position = merged_token(Role.STATE, tokenizer)
     letters = [tokenizer.string_ids(letter)[0] for letter in tokenizer.decode([truth.ids[position]])]
     [run] = written(truth, position, letters, tokenizer, served=True).runs

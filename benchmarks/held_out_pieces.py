@@ -1,9 +1,10 @@
-"""States right in pieces of four commands, by where the held-out pair lies, of `configs/study/held_out_pairs_fourth.yaml`.
+"""States right by where the held-out pair lies, of the experiments on held-out pairs that show several states.
 
     python -m benchmarks.held_out_pieces
 
-A piece begins after a shown state and ends with the next. It counts if all states before it are right: at the first wrong one a
-model goes on from its own. The pair lies in a piece, or across the state shown before it.
+A piece of a program begins after a shown state and ends with the next: four commands with every fourth state, one with every state. It
+counts if all states before it are right: at the first wrong one a model goes on from its own. The pair lies in a piece, or across the
+state shown before it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from benchmarks import packed, study_reports
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
 
-QUESTION = "held_out_pairs_fourth"
-LENGTH, PIECE, PROGRAMS = 16, 4, 300
+PIECES = {"held_out_pairs_fourth": 4, "held_out_pairs_every": 1}
+"""Commands of a piece, by question."""
+LENGTH, PROGRAMS = 16, 300
 Pair = tuple[str, str]
 
 
-def commands(test_pairs: str) -> list[list[str]]:
+def commands(question: str, test_pairs: str) -> list[list[str]]:
     """Return the commands of the test programs."""
-    data = study_reports.config_of(QUESTION).groups["swaps"].base["data"]
+    data = study_reports.config_of(question).groups["swaps"].base["data"]
     task = {**data["task"], "length": LENGTH, "test_pairs": test_pairs}
     config = DataConfig.model_validate({**data, "task": task})
     return [
@@ -33,19 +35,19 @@ def commands(test_pairs: str) -> list[list[str]]:
     ]
 
 
-def held_out() -> Pair:
+def held_out(question: str) -> Pair:
     """Return the pair of commands that no program has where the pair is left out."""
-    seen = {pair for program in commands("without") for pair in itertools.pairwise(program)}
-    (pair,) = {pair for program in commands("with") for pair in itertools.pairwise(program)} - seen
+    seen = {pair for program in commands(question, "without") for pair in itertools.pairwise(program)}
+    (pair,) = {pair for program in commands(question, "with") for pair in itertools.pairwise(program)} - seen
     return pair
 
 
-def where_pairs_lie(program: list[str], pair: Pair) -> list[str]:
+def where_pairs_lie(program: list[str], pair: Pair, length: int) -> list[str]:
     """Say of each piece where the pair lies: in the piece, across the state shown before it, or nowhere."""
     starts = {index for index, commands in enumerate(itertools.pairwise(program)) if commands == pair}
     kinds = []
-    for begin in range(0, LENGTH, PIECE):
-        inside = starts & set(range(begin, begin + PIECE - 1))
+    for begin in range(0, LENGTH, length):
+        inside = starts & set(range(begin, begin + length - 1))
         kinds.append("in the piece" if inside else "across" if begin - 1 in starts else "no pair")
     return kinds
 
@@ -58,22 +60,29 @@ def same_parity(answer: str, true: str) -> bool:
 
 
 def main() -> None:
+    """Print for each question what `print_shares` does."""
+    for question, length in PIECES.items():
+        print(question)
+        print_shares(question, length)
+
+
+def print_shares(question: str, length: int) -> None:
     """Print how many pairs lie across a shown state, and by mixer the share of right states, mean of seeds, and of right parities."""
-    pair, programs = held_out(), commands("with")
-    kinds = [where_pairs_lie(program, pair) for program in programs]
+    pair, programs = held_out(question), commands(question, "with")
+    kinds = [where_pairs_lie(program, pair, length) for program in programs]
     starts = [
         [start for start, commands in enumerate(itertools.pairwise(program)) if commands == pair]
         for program in programs
     ]
-    across = [sum(start % PIECE == PIECE - 1 for start in of_program) for of_program in starts]
+    across = [sum(start % length == length - 1 for start in of_program) for of_program in starts]
     alone = sum(len(of_program) == count > 0 for of_program, count in zip(starts, across))
     print(f"{sum(map(len, starts))} pairs, {sum(across)} across a shown state; {alone} programs have no other")
-    records = packed.read_records(Path(__file__).parents[1] / "results" / "study" / QUESTION)
+    records = packed.read_records(Path(__file__).parents[1] / "results" / "study" / question)
     records = records[records["condition"].str.contains(f"length-{LENGTH}__test_pairs-with__")]
     rows = []
     for index, record in zip(records["index"], records.itertuples()):
         for piece, kind in enumerate(kinds[index]):
-            end = PIECE * (piece + 1)
+            end = length * (piece + 1)
             if record.first_error_frame in (-1, end) or record.first_error_frame > end:
                 variant = record.run.split(",")[0]
                 rows.append((variant, record.seed, kind, record.first_error_frame != end))

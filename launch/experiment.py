@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -130,6 +130,31 @@ def _check_values(key: str, values: tuple[Any, ...]) -> None:
         raise ValueError(f"{key} has a value twice: {shown(values)}")
 
 
+SbatchValue = Annotated[str, Field(pattern=r"^[\w.,:+&|*()\[\]-]+$")]
+
+
+class SlurmSettings(Settings):
+    """Options of the jobs that `remedy run --slurm` writes, named as sbatch's; null: the cluster's default.
+
+    A task has one node and `processes` GPUs.
+    """
+
+    partition: SbatchValue | None = None
+    """The partition, or several: `gpu,gpu-long`."""
+    account: SbatchValue | None = None
+    """The account that is charged."""
+    qos: SbatchValue | None = None
+    """The quality of service."""
+    constraint: SbatchValue | None = None
+    """Features that a node must have: `a100|h100`."""
+    time: SbatchValue = "04:00:00"
+    """The time limit of a task, which is requeued until it is finished."""
+
+    def options(self) -> str:
+        """Return the lines for the head of a script."""
+        return "\n".join(f"#SBATCH --{key}={value}" for key, value in self if value is not None)
+
+
 class ExperimentConfig(Configuration):
     """Groups of runs that are trained, evaluated and compared."""
 
@@ -145,6 +170,8 @@ class ExperimentConfig(Configuration):
     """Processes (GPUs of this machine) per run, started by torchrun."""
     threads: int = Field(default=1, ge=1, le=1000)
     """CPU threads per process."""
+    slurm: SlurmSettings = SlurmSettings()
+    """Options of Slurm jobs."""
     max_steps: int | None = Field(default=None, ge=1, le=MOST_STEPS)
     """Optimizer steps of every training, in place of its `train.max_steps`: `max_steps=5` for a trial."""
     max_examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)

@@ -22,7 +22,7 @@ ARRAY = """\
 # The {count} {what} of {where}, one task each; a task that is signalled before its time limit queues again and goes on.
 #SBATCH --job-name={name}-{what}
 #SBATCH --array={first}-{last}
-#SBATCH --time=04:00:00
+{options}
 #SBATCH --gpus-per-task={processes}
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task={cores}
@@ -34,7 +34,9 @@ set -uo pipefail
 cd {cwd}
 export OMP_NUM_THREADS={threads} TQDM_DISABLE=1
 export SRUN_CPUS_PER_TASK=${{SLURM_CPUS_PER_TASK:-{cores}}}  # srun takes over what sbatch was asked for from here alone
-srun --kill-on-bad-exit=0 {run} --job "$SLURM_ARRAY_TASK_ID"
+# Each attempt has a log of its own.
+attempt={folder}/array-${{SLURM_ARRAY_JOB_ID:-0}}_$SLURM_ARRAY_TASK_ID-attempt-${{SLURM_RESTART_COUNT:-0}}.log
+srun --output="$attempt" --kill-on-bad-exit=0 {run} --job "$SLURM_ARRAY_TASK_ID"
 status=$?
 if [ "$status" -eq 75 ]; then
     scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
@@ -46,7 +48,7 @@ REPORT = """\
 #!/usr/bin/env bash
 # The report over all runs of {where}.
 #SBATCH --job-name={name}-report
-#SBATCH --time=00:30:00
+{report_options}
 #SBATCH --output={folder}/report-%j.log
 cd {cwd}
 {run} --report-only
@@ -83,6 +85,8 @@ def write_scripts(settings: ExperimentConfig, where: str, overrides: Sequence[st
     folder.mkdir(parents=True, exist_ok=True)
     loading = max(job.train.train.dataloader_num_workers for job in jobs)
     facts = {
+        "options": settings.slurm.options(),
+        "report_options": settings.slurm.model_copy(update={"time": "00:30:00"}).options(),
         "where": where,
         "name": file_name(settings.name),
         "processes": settings.processes,

@@ -206,10 +206,14 @@ def test_an_array_task_has_cores_for_its_processes_and_those_that_load_data(tmp_
     """Slurm gives a task one core if it is not asked, and its srun one if it is not told."""
     base = {**BASE, "train": {"max_steps": 2, "batch_size": 4, "dataloader_num_workers": 2}}
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(sweep({"base": base}, threads=3, processes=4)))
-    assert remedy(["run", tmp_path / "x.yaml", "--slurm", tmp_path / "slurm"]).status == 0
+    command = ["run", tmp_path / "x.yaml", "--slurm", tmp_path / "slurm"]
+    assert remedy([*command, "slurm.partition=gpu,long", "slurm.time=1-00:00:00"]).status == 0
+    refused = remedy([*command, "slurm={account: 'a\n#SBATCH --wrap=x'}"])
+    assert refused.status == 2
+    assert "slurm.account" in refused.errors
     script = (tmp_path / "slurm" / "array.sbatch").read_text()
     subprocess.run(["bash", "-n", str(tmp_path / "slurm" / "array.sbatch")], check=True)
-    assert "#SBATCH --gpus-per-task=4\n" in script
+    assert "#SBATCH --partition=gpu,long\n#SBATCH --time=1-00:00:00\n#SBATCH --gpus-per-task=4\n" in script
     assert "#SBATCH --cpus-per-task=20\n" in script
     (line,) = [line for line in script.splitlines() if "SRUN_CPUS_PER_TASK" in line]
     for asked, given in (("unset SLURM_CPUS_PER_TASK", "20"), ("SLURM_CPUS_PER_TASK=7", "7")):

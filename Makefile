@@ -6,10 +6,12 @@ export HF_HUB_OFFLINE := 1
 export USE_HUB_KERNELS := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart format check docs docs-site picture test-fast test test-all weekly bench packages llama3 pretrained anew kernels clean
+.PHONY: help install quickstart format check docs docs-site picture test-fast test test-all weekly bench packages llama3 pretrained anew kernels clean
 
 help: ## print these targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+install: .venv/ready ## install into .venv what training and evaluation on one machine need (about two minutes)
 
 quickstart: .venv/ready ## train fourteen small models, evaluate them, and name the report to open (about six minutes on two cores)
 	$(BIN)/remedy run configs/experiment/quickstart.yaml

@@ -14,11 +14,13 @@ import typer
 
 from remedy.data_gen.execution.program import ProgramError
 from remedy.files import FULL
-from remedy.messages import cut, escaped, one_line
+from remedy.messages import cut, escaped, install, one_line
 from remedy.settings import Settings, UserError, load, read_yaml
 
 LONGEST = 1000
 """Characters of a message's line, which may hold a path."""
+TRAINING = ("torch", "transformers", "accelerate", "peft", "wandb")
+"""Packages of the extra `train`, without which the other commands run."""
 _FULL = "; make room and give the same command again: what is whole stays, and it goes on from there"
 
 
@@ -117,6 +119,8 @@ def in_words(error: BaseException) -> str | None:
         return "\n".join(one_line(line, LONGEST) for line in str(error).splitlines())
     if isinstance(error, OSError):
         return one_line(_system_message(error))
+    if isinstance(error, ModuleNotFoundError) and error.name in TRAINING:
+        return f"this needs {error.name}, which is not installed: {install('train')}"
     # PyTorch's by its name: an import of seconds, which most commands do without.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         details = f" ({error})" if str(error) else ""

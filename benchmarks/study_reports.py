@@ -25,7 +25,8 @@ from remedy.settings import load
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "study"
 QUESTIONS = (
-    *("mixers", "mixers_longer", "held_out_pairs", "held_out_pairs_fourth", "horizon", "reveals", "groups"),
+    *("mixers", "mixers_longer", "held_out_pairs", "held_out_pairs_fourth", "held_out_pairs_every"),
+    *("held_out_pairs_five", "horizon", "reveals", "groups"),
     *("wrong_actions", "repeats", "strings", "equal_examples", "accuracy_per_token", "failing_share"),
     *("strings_pretrained", "pretrained", "executor", "pretrained_harvested"),
 )
@@ -109,9 +110,8 @@ def section(question: Path) -> str:
     """One question's verdicts and rates."""
     name = question.name
     said = f"{config_of(name).title}. [Settings](../../configs/study/{name}.yaml).\n"
-    return "\n".join(
-        [f"## {_title_of(name).capitalize()}\n", said, *map(table, (verdict_rows(question), rate_rows(question)))]
-    )
+    tables = [rows for rows in (verdict_rows(question), rate_rows(question)) if len(rows) > 1]
+    return "\n".join([f"## {_title_of(name).capitalize()}\n", said, *map(table, tables)])
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -93,7 +93,7 @@ def write_evaluation(
         "hidden_size": 2,
         "parameters": 7,
         "tokenizer": {"kind": "chars"},
-        "tokenizer_fingerprint": f"print of {run}",
+        "tokenizer_fingerprint": "print",
         "weights": weights or f"weights of {run}",
     }
     (folder / "records").mkdir(parents=True)

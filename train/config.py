@@ -88,8 +88,7 @@ class TrainSettings(Settings):
     pack: int = Field(default=1, ge=1, le=10_000)
     """Number of consecutive examples joined into one row. They do not see each other; each has the loss that it has alone."""
     optim: str = ADAMW
-    """The optimizer, by Transformers' name (`adafactor`, `sgd`, `lion_8bit`); by default AdamW. Those that need a further package or
-    setting say so."""
+    """The optimizer, by Transformers' name (`adafactor`, `sgd`, `lion_8bit`); by default AdamW."""
     learning_rate: float = Field(default=1e-3, gt=0, le=100)
     """The peak of the schedule."""
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
@@ -189,11 +188,7 @@ class TrainSettings(Settings):
     def _check_stacked(self) -> None:
         """Refuse settings whose effect on a stacked seed would differ."""
         for key, is_set, why in (
-            (
-                "deepspeed",
-                self.deepspeed is not None,
-                "it clips gradients and divides weights of all members as of one",
-            ),
+            ("deepspeed", self.deepspeed is not None, "it clips and divides the weights of all members as of one"),
             ("torch_compile", self.torch_compile, "a stacked model is not made for the compiler"),
             ("optim", self.optim != ADAMW, "its steps may mix members"),
             ("precision fp16", self.precision == "fp16", "one member's overflow would skip the others' step"),

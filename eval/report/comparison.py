@@ -15,6 +15,10 @@ Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetti
 Metric = Literal["answer", "state", "changed_state", "action"]
 
 
+CHOOSES_PROGRAMS = ("length", "depth", "test_pairs")
+"""Labels of which no two values have a program in common."""
+
+
 class Side(Settings):
     """The records of one variant, or one run, under one condition."""
 
@@ -50,6 +54,13 @@ class Comparison(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> Comparison:
+        for key in CHOOSES_PROGRAMS:
+            first, second = (side.where.get(key) for side in (self.baseline, self.treatment))
+            if None not in (first, second) and first != second:
+                raise ConfigError(
+                    f"{self.where}: the sides have no program in common ({key} {second} against {first}), and are paired by "
+                    "program: compare two runs under one condition"
+                )
         forcings = [side.where.get("forcing") for side in (self.baseline, self.treatment)]
         if all(isinstance(name, str) for name in forcings) and len({fed_as(str(name)) for name in forcings}) > 1:
             refuse_idle(self)

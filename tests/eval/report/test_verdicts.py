@@ -187,6 +187,8 @@ def test_what_a_comparison_lacks_is_said() -> None:
     ):
         with pytest.raises(ConfigError, match=says):
             compute_verdicts([comparison({"run": run, "where": where}, {"run": "first", "where": where})], records)
+    with pytest.raises(ConfigError, match=r"no program in common \(length 6 against 3\)"):
+        comparison({"run": "first", "where": full}, {"run": "first", "where": {**full, "length": 6}})
     other = made(WORSE, run="other", example=[f"x{n}" for n in range(100)])
     _, records = together(made(WORSE, run="first"), other)
     with pytest.raises(ConfigError, match="share no example"):

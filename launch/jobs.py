@@ -34,6 +34,7 @@ from remedy.models.config import DecoderSettings
 from remedy.models.model_manifest import SEAL, recorded_weights, weights_are_gone
 from remedy.settings import ConfigError, UserError, apply_changes, build, dump, load_stored, resolve
 from remedy.train.config import DIVERGED, RunConfig
+from remedy.train.division import passes
 
 RUN, TRAIN, EVALUATE, EVALUATION = "run.json", "train.yaml", "evaluate.yaml", "evaluation"
 Choices = Mapping[tuple[str, str], dict[str, Any]]
@@ -310,6 +311,10 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
                 f"{label}: train.stacked {stacked}: seeds are trained at once by one process, not by {config.processes}"
             )
         train = train.changed({"train.stacked": None}, label)
+    try:
+        passes(train.train.batch_size, train.train.micro_batch_size, config.processes)
+    except UserError as error:
+        raise ConfigError(f"{label}: {error}") from None
     recipe = train.model_dump(mode="json", exclude={"name": True, "output": True, "tracking": True, "train": {*SEEDS}})
     # After the recipe is taken, which `max_steps`, to try an experiment out, does not change.
     if config.max_steps is not None and train.train.total_steps:

@@ -23,11 +23,12 @@ from remedy.eval.report.defaults import default_comparisons
 from remedy.eval.report.planned import EVALUATION
 from remedy.eval.report.reading import read_evaluations
 from remedy.eval.report.verdicts import ALONE
-from remedy.eval.report.wording import METRICS, plural
+from remedy.eval.report.wording import METRICS
 from remedy.eval.stats.power import CORRELATION, RATE, SPREADS, WITHIN, decidable, independent, seeds_for_fixed
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job, conditions, expand, trials
 from remedy.launch.train import given_programs
+from remedy.messages import plural
 from remedy.models.config import DecoderSettings
 from remedy.settings import UserError
 

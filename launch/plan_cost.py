@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from remedy.eval.report.wording import plural
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job
+from remedy.messages import plural
 from remedy.processes import redirect_output
 from remedy.settings import resolve
 from remedy.speed import duration
 from remedy.train.config import RunConfig
+from remedy.train.division import pieces
 
 if TYPE_CHECKING:
     from remedy.train.trial import Cost
@@ -41,12 +42,14 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
         console.print("Nothing is left to be trained.")
         return
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded for an estimate
-    table = Table("trained alike", "trainings", "tokens", "padding", "FLOPs", "one run", "all", "memory", title="Cost")
+    table = Table(
+        "trained alike", "trainings", "a step", "tokens", "padding", "FLOPs", "one run", "all", "memory", title="Cost"
+    )
     total, unknown, remarks = 0.0, 0, dict[str, None]()
     with console.status("") as status:
         for number, group in enumerate(groups.values(), 1):
             status.update(f"measuring {number} of {len(groups)}: {group[0].name}")
-            cost = _measured(group[0].train, config)
+            settings, cost = group[0].train.train, _measured(group[0].train, config)
             seconds = cost.seconds
             total, unknown = total + len(group) * (seconds or 0), unknown + len(group) * (seconds is None)
             name = ", ".join(dict.fromkeys(job.variant for job in group))
@@ -54,6 +57,7 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
             table.add_row(
                 name,
                 str(len(group)),
+                pieces(settings.batch_size, settings.micro_batch_size, config.processes),
                 _short(cost.tokens),
                 padding,
                 _short(cost.flops),

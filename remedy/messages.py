@@ -28,6 +28,12 @@ def install(extra: str) -> str:
     return f"run pip install -e '.[{extra}]' in your clone of cwm-remedy"
 
 
+def plural(count: int, noun: str) -> str:
+    """Write `1 run`, `2 runs`, `2 passes`."""
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{count} {noun}{'' if count == 1 else ending}"
+
+
 def shown(value: Any, most: int = MOST_CHARACTERS) -> str:
     """Write a value's repr, cut in the middle to `most` characters."""
     return cut(_repr.repr(value), most)

@@ -19,7 +19,7 @@ DEEP = 2
 """Levels of nested sections that are searched for a key."""
 _OTHERS = {
     "learning_rate": "lr max_lr peak_lr",
-    "batch_size": "bs batch train_batch_size per_device_train_batch_size global_batch_size",
+    "batch_size": "bs batch train_batch_size global_batch_size",
     "max_steps": "epochs num_epochs num_train_epochs steps num_steps n_steps iters max_iters total_steps train_steps",
     "hidden_size": "d_model dim width embed_dim n_embd hidden_dim model_dim",
     "num_hidden_layers": "n_layer n_layers layers num_layers depth",
@@ -32,7 +32,7 @@ _OTHERS = {
     "adam_beta2": "beta2 betas adam_betas",
     "optim": "optimizer optimizer_name optimizer_type optimiser",
     "precision": "dtype bf16 fp16 amp mixed_precision torch_dtype",
-    "gradient_accumulation_steps": "grad_accum accumulation_steps accumulate_grad_batches",
+    "micro_batch_size": "gradient_accumulation_steps grad_accum accumulation_steps per_device_train_batch_size",
     "evaluate_every": "eval_steps eval_every eval_interval eval_strategy validate_every",
     "save_steps": "save_every checkpoint_every save_interval",
     "logging_steps": "log_every log_interval log_steps",

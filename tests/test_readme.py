@@ -43,7 +43,7 @@ SMALLER = {
         *STEPS,
         f"model.name_or_path={MODEL}",
         f"tokenizer.name_or_path={MODEL}",
-        "train.gradient_accumulation_steps=1",
+        "train.micro_batch_size=null",
         "train.precision=fp32",
         "train.dataloader_num_workers=0",
         "mixture.permutations.set.task.length=2",

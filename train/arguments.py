@@ -20,7 +20,8 @@ from remedy.models.decoder import Block, DecoderForCausalLM
 from remedy.models.protocol import CausalLM
 from remedy.processes import module_command, this_process
 from remedy.settings import ConfigError, UserError
-from remedy.train.config import ADAMW, DeepSpeedSettings, RunConfig, TrainSettings
+from remedy.train.config import ADAMW, RunConfig, TrainSettings
+from remedy.train.division import DeepSpeedSettings, passes
 from remedy.train.masters import MasterWeights
 
 JSON_FILE = "deepspeed.json"
@@ -184,12 +185,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
             JSON contradicts the settings.
     """
     settings = config.train
-    pieces = world_size * settings.gradient_accumulation_steps
-    if settings.batch_size % pieces:
-        raise UserError(
-            f"train.batch_size ({settings.batch_size}) is not a multiple of {world_size} processes x "
-            f"train.gradient_accumulation_steps ({settings.gradient_accumulation_steps}); choose a multiple of {pieces}"
-        )
+    rounds = passes(settings.batch_size, settings.micro_batch_size, world_size)
     on_cpu = not torch.cuda.is_available()
     if on_cpu and settings.precision == "fp16":
         raise UserError("train.precision fp16 needs a CUDA device; use bf16 or fp32 here")
@@ -201,8 +197,8 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     arguments = TrainingArguments(
         output_dir=config.output,
         max_steps=settings.total_steps,
-        per_device_train_batch_size=settings.batch_size // pieces,
-        gradient_accumulation_steps=settings.gradient_accumulation_steps,
+        per_device_train_batch_size=settings.batch_size // (world_size * rounds),
+        gradient_accumulation_steps=rounds,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="cosine_with_min_lr" if settings.min_lr_ratio else settings.lr_scheduler_type,
         lr_scheduler_kwargs={"min_lr_rate": settings.min_lr_ratio} if settings.min_lr_ratio else None,

@@ -36,7 +36,7 @@ FREE_ON_RESUME = {
     "threads",
     "dataloader_num_workers",
     "torch_compile",
-    "gradient_accumulation_steps",
+    "micro_batch_size",
     "gradient_checkpointing",
 }
 """Training settings that may change on resume, since results stay the same. So may `max_steps` without a curriculum, whose stages it

@@ -18,6 +18,7 @@ from remedy.messages import shown, suggest
 from remedy.models.config import AnyModel, DecoderSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 from remedy.settings import ConfigError, Configuration, Settings
+from remedy.train.division import DeepSpeedSettings
 
 DIVERGED = "diverged.txt"
 """File in the output of a run whose loss became NaN or infinite."""
@@ -35,36 +36,6 @@ class Stage(Settings):
     """What differs from the run's `data`, for example `{task.length: [2, 8]}`."""
 
 
-class DeepSpeedSettings(Settings):
-    """DeepSpeed's ZeRO (Rajbhandari et al., "ZeRO", 2020)."""
-
-    stage: Literal[0, 1, 2, 3] = 1
-    """ZeRO stage: processes share optimizer state (1), also gradients (2), also weights (3)."""
-    offload: Literal["none", "optimizer", "all"] = "none"
-    """Offload to host memory: the optimizer state, or also the weights."""
-    param_persistence_threshold: int | None = Field(default=None, ge=0)
-    """Under stage 3, parameters of fewer elements stay whole on every process."""
-    file: str | None = None
-    """Path of your own DeepSpeed JSON, in place of the other keys; it must agree with the rest of the configuration."""
-
-    @model_validator(mode="after")
-    def _used(self) -> DeepSpeedSettings:
-        if self.file is not None:
-            others = ("stage", "offload", "param_persistence_threshold")
-            self.refuse_idle(dict.fromkeys(others, "with a file, which says it"))
-            return self
-        if self.stage != 3:
-            only = f"at stage {self.stage}, since only stage 3 divides parameters"
-            self.refuse_idle({"param_persistence_threshold": only})
-        if self.stage == 0:
-            self.refuse_idle({"offload": "at stage 0, which divides nothing"})
-        if self.offload == "all" and self.stage != 3:
-            raise ValueError(
-                f"offload all does nothing more than optimizer at stage {self.stage}: write optimizer, or stage 3"
-            )
-        return self
-
-
 class TrainSettings(Settings):
     """Optimisation settings, named as in Transformers' TrainingArguments where it has them."""
 
@@ -75,8 +46,9 @@ class TrainSettings(Settings):
     """Stages in order, each with the run's data and changed settings."""
     batch_size: int = Field(default=64, ge=1, le=1_000_000)
     """Rows of an optimizer step, over all processes."""
-    gradient_accumulation_steps: int = Field(default=1, ge=1, le=1_000_000)
-    """Number of pieces that a batch is computed in, to save memory; rows of similar length are in one piece."""
+    micro_batch_size: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Rows of a forward and backward pass in each process, to save memory; gradients are accumulated over the passes of a step. Rows of
+    similar length are in one pass. Null: all rows of a process."""
     loss_roles: tuple[RoleName, ...] = Field(
         default=("state", "value", "action", "query", "event", "structure"), min_length=1
     )
@@ -158,10 +130,9 @@ class TrainSettings(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainSettings:
-        if self.batch_size % self.gradient_accumulation_steps:
+        if self.batch_size % (self.micro_batch_size or 1):
             raise ValueError(
-                f"batch_size ({self.batch_size}) must be a multiple of gradient_accumulation_steps "
-                f"({self.gradient_accumulation_steps})"
+                f"batch_size ({self.batch_size}) must be a multiple of micro_batch_size ({self.micro_batch_size})"
             )
         if self.evaluate_every is None:
             self.refuse_idle(dict.fromkeys(("validation_examples", "keep_best", "patience"), "without evaluate_every"))
@@ -193,7 +164,7 @@ class TrainSettings(Settings):
             ("optim", self.optim != ADAMW, "its steps may mix members"),
             ("precision fp16", self.precision == "fp16", "one member's overflow would skip the others' step"),
             ("pack", self.pack > 1, "packed examples are computed in groups over all members"),
-            ("gradient_accumulation_steps", self.gradient_accumulation_steps > 1, "pieces mix rows of all members"),
+            ("micro_batch_size", self.micro_batch_size is not None, "its passes mix rows of all members"),
             ("max_steps 0", self.total_steps == 0, "nothing is trained"),
         ):
             if is_set:

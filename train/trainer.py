@@ -327,8 +327,8 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
             raise
         batch, length = trainer.shape or (settings.batch_size, 0)
         raise UserError(
-            f"out of memory at {batch} rows of {length} tokens in a process: raise train.gradient_accumulation_steps "
-            f"(now {settings.gradient_accumulation_steps}), lower train.batch_size or train.dataloader_num_workers, make examples "
+            f"out of memory at {batch} rows of {length} tokens in a process: lower train.micro_batch_size "
+            f"(now {settings.micro_batch_size or 'null: all rows'}), train.batch_size or train.dataloader_num_workers, make examples "
             "shorter (data.task, data.reveal.max_tokens), or set train.gradient_checkpointing=true; with several GPUs, "
             "train.deepspeed.stage=3"
         ) from None

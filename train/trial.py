@@ -155,7 +155,7 @@ def _computed(batch: Sequence[Tokens], config: RunConfig, collator: Collator) ->
     sizes, settings = [row.size for row in batch], config.train
     if settings.pack == 1:  # as `by_length` does
         sizes.sort(reverse=True)
-    piece = settings.batch_size // settings.gradient_accumulation_steps
+    piece = settings.micro_batch_size or settings.batch_size
     pieces = [sizes[start : start + piece] for start in range(0, len(sizes), piece)]
     return sum(len(rows) * collator.width(max(rows)) for rows in pieces)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 from remedy.checksums import read_json, write_json
 from remedy.eval.report.comparison import Comparison
+from remedy.messages import plural
 
 RUNS, PLAN, SELECTION = "experiment.json", "plan.json", "selection.json"
 EVALUATION = "evaluation"
@@ -33,7 +34,7 @@ class MissingRun(NamedTuple):
 
     def __str__(self) -> str:
         count = len(self.conditions)
-        return f"{self.run} ({count} condition{'s' if count > 1 else ''})" if count else self.run
+        return f"{self.run} ({plural(count, 'condition')})" if count else self.run
 
 
 def first_names(names: Sequence[str]) -> str:

@@ -13,11 +13,11 @@ from remedy.eval.records.failures import Failure
 from remedy.eval.records.folder import GENERATIONS
 from remedy.eval.records.schema import ROLE_COLUMNS, TRACE_COLUMNS, label_columns
 from remedy.eval.report.notes import NOTES
-from remedy.eval.report.wording import plural
 from remedy.eval.tables.sections import RECORDS, Section, named
 from remedy.eval.view.records import EvaluationFolder
 from remedy.eval.view.terminal import page
 from remedy.files import write_text
+from remedy.messages import plural
 
 FOLDER = "records"
 TITLE = "Failures to look at"

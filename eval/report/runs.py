@@ -12,6 +12,7 @@ from remedy.eval.report.notes import NOTES
 from remedy.eval.report.planned import MissingRun, SelectionRecord
 from remedy.eval.report.reading import Evaluations, variants_of
 from remedy.eval.tables.sections import RUNS, Rows, Section, joined, text
+from remedy.messages import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,7 +150,7 @@ def trials_table(record: SelectionRecord) -> Rows:
             return "no finite loss"
         return f"{value:.1%}" if record["metric"] == "exact_match" else f"{value:.4g}"
 
-    rows = [["Recipe", "Tried", f"{metric} on validation ({count} seed{'s' if count > 1 else ''})", "Chosen"]]
+    rows = [["Recipe", "Tried", f"{metric} on validation ({plural(count, 'seed')})", "Chosen"]]
     for variant, tried in record["variants"].items():
         for trial in tried:
             values = ", ".join(f"{key.removeprefix('train.')} {text(value)}" for key, value in trial["values"].items())

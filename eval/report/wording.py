@@ -12,6 +12,7 @@ from remedy.eval.stats import BAR, Question, RecipeRate, VerdictWord
 from remedy.eval.stats.exact import most_failing
 from remedy.eval.stats.power import decidable, seeds_for_fixed, seeds_to_show
 from remedy.eval.tables.sections import WITHOUT, Rows, interval, joined, points_of, rate_text, rated
+from remedy.messages import plural
 
 NOTHING = "Nothing is compared: a verdict takes two recipes, or two runs, that were evaluated on the same programs."
 FLOOR, CEILING = "too hard, or too little trained", "too easy to tell them apart"
@@ -158,10 +159,6 @@ def program_counts(verdict: Verdict) -> str:
         programs = f"{difference.examples} examples of {programs}"
     independent = f", {difference.clusters} of them independent" if difference.clusters != verdict.programs else ""
     return programs + independent
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def difference_of(verdict: Verdict) -> str:

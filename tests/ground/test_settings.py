@@ -20,7 +20,7 @@ TASK = {"task": {"kind": "permutation"}}
         ({"train": {"max_steps": "many"}}, "key 'train.max_steps': Input should be a valid integer"),
         ({"train": {"loss_roles": "state"}}, "key 'train.loss_roles': must be a list, such as [a, b], got 'state'"),
         ({"train": 5}, "key 'train': must be a section, such as {key: value}, got 5"),
-        ({"train": {"batch_size": 10, "gradient_accumulation_steps": 3}}, "batch_size (10) must be a multiple of"),
+        ({"train": {"batch_size": 10, "micro_batch_size": 3}}, "batch_size (10) must be a multiple of"),
         ({"optimizer": "sgd"}, "did you mean 'train.optim'? (AdamW by default; it takes Transformers' names)"),
         ({"lr": 3}, "unknown key 'lr'; did you mean 'train.learning_rate'?"),  # as other tools call it
         ({"data": {**TASK, "length": 3}}, "did you mean 'task.length'?"),

@@ -37,9 +37,7 @@ HUMANEVAL = {
 
 def small(model: Path) -> list[str]:
     """What makes the 32B model's experiments those of another one, on this machine."""
-    train = (
-        "deepspeed=null batch_size=2 gradient_accumulation_steps=1 dataloader_num_workers=0 precision=fp32 threads=1"
-    )
+    train = "deepspeed=null batch_size=2 micro_batch_size=null dataloader_num_workers=0 precision=fp32 threads=1"
     return [
         *(f"groups.cwm.base.{section}.name_or_path={model}" for section in ("model", "tokenizer")),
         *(f"groups.cwm.base.train.{setting}" for setting in train.split()),
@@ -58,6 +56,7 @@ def flagship(tmp_path_factory: pytest.TempPathFactory) -> ExperimentConfig:
     changes = [
         f"output={folder / 'out'}",
         "max_steps=2",
+        "processes=1",
         *(
             f"groups.cwm.evaluate.diagnostics.0.sources.{number}.path={folder / f'{name}.jsonl'}"
             for number, name in enumerate(("cruxeval", "humaneval"))

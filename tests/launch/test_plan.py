@@ -130,7 +130,9 @@ def test_the_plan_of_a_shipped_experiment_says_its_cost_and_leaves_nothing(
     model = "groups.strings.base.model={kind: pretrained, name_or_path: facebook/no-such}"
     ended = remedy(["run", config, output, model, "--plan"], 300)
     assert ended.status == 0, ended.errors
-    assert re.search(r"│ attention +│ 4 +│ \d+ k +│ \d+% +│ \d+ G +│ [^│]* s +│ [^│]* s +│ 0\.\d GiB │", ended.output)
+    assert re.search(
+        r"│ attention +│ 4 +│ \d+ rows +│ \d+ k +│ \d+% +│ \d+ G +│ [^│]* s +│ [^│]* s +│ 0\.\d GiB │", ended.output
+    )
     assert "character-strings: not measured: model 'facebook/no-such' cannot be loaded" in " ".join(
         ended.output.split()
     )

@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Trainer, TrainerState
 
-from remedy.settings import ConfigError, Settings, UserError, apply_changes, build
+from remedy.settings import ConfigError, Settings, UserError, apply_changes, build, load
 from remedy.train import arguments, run
 from remedy.train.checkpoints import Checkpoints
-from remedy.train.config import DeepSpeedSettings, RunConfig, Stage, TrackingSettings, TrainSettings
+from remedy.train.config import RunConfig, Stage, TrackingSettings, TrainSettings
+from remedy.train.division import DeepSpeedSettings, passes, pieces
 from remedy.train.tracking import Tracking
 from remedy.train.trainer import RowTrainer
 
+ROOT = Path(__file__).parents[2]
 TINY: dict[str, Any] = {
     "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}, "format": "symbolic"},
     "tokenizer": {"kind": "symbols"},
@@ -50,6 +52,20 @@ def test_stages_keep_their_proportions_in_any_number_of_steps(steps: list[int], 
         assert all(abs(end - at) <= 1 for end, at in zip(ends, exact))
     if total == sum(steps):
         assert sizes == steps
+
+
+@pytest.mark.parametrize(
+    ("nodes", "parts"),
+    [(1, "8 passes x 1 row"), (2, "4 passes x 1 row"), (4, "2 passes x 1 row"), (8, "1 pass x 1 row")],
+)
+def test_the_shipped_recipe_divides_over_machines_of_eight_gpus(nodes: int, parts: str) -> None:
+    settings = load(RunConfig, ROOT / "configs/train/cwm_lora.yaml").train
+    sizes = settings.batch_size, settings.micro_batch_size
+    assert pieces(*sizes, 8 * nodes) == f"64 rows: {8 * nodes} processes x {parts}"
+    with pytest.raises(
+        UserError, match=r"not a multiple of 24 processes x train.micro_batch_size \(1\); choose a multiple of 24"
+    ):
+        passes(*sizes, 24)
 
 
 def test_a_stage_changes_anything_of_the_data_and_a_wrong_change_is_named() -> None:
@@ -141,7 +157,7 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
     TrainSettings: {
         "max_steps": 17,
         "curriculum": [{"steps": 4, "set": {"task.length": 5}}, {"steps": 4, "set": {"task.length": 6}}],
-        "batch_size": 6, "gradient_accumulation_steps": 2, "loss_roles": ["state"], "loss_weights": {"state": 4},
+        "batch_size": 6, "micro_batch_size": 2, "loss_roles": ["state"], "loss_weights": {"state": 4},
         "pack": 3, "learning_rate": 0.5, "lr_scheduler_type": "linear", "min_lr_ratio": 0.2, "warmup_ratio": 0.5,
         "weight_decay": 0.5, "label_smoothing_factor": 0.1, "max_grad_norm": 0.5, "adam_beta2": 0.5, "optim": "sgd",
         "precision": "bf16", "gradient_checkpointing": True, "torch_compile": True, "deepspeed": {"stage": 1},

@@ -18,7 +18,7 @@ def run(tmp_path: Path, file: dict[str, Any] | None = None, **section: Any) -> R
     if file is not None:
         (tmp_path / "hand.json").write_text(json.dumps(file))
         section["file"] = str(tmp_path / "hand.json")
-    train = {**CONFIG["train"], "batch_size": 64, "gradient_accumulation_steps": 2, "deepspeed": section}
+    train = {**CONFIG["train"], "batch_size": 64, "micro_batch_size": 32, "deepspeed": section}
     return build(RunConfig, {**CONFIG, "output": str(tmp_path / "run"), "train": train})
 
 

@@ -31,7 +31,7 @@ WORDS, CPU = 97, torch.device("cpu")
 TRAIN = {
     "max_steps": 2,
     "batch_size": 4,
-    "gradient_accumulation_steps": 2,
+    "micro_batch_size": 2,
     "evaluate_every": 2,
     "validation_examples": 4,
     "logging_steps": 1,
@@ -265,7 +265,7 @@ def test_a_weighted_run_is_the_same_in_pieces_in_packed_rows_and_stacked_and_val
     plain, found = figures("plain"), figures("pieces", **weighted)
     assert found[0] != pytest.approx(plain[0], abs=1e-4)
     assert found[-1] == pytest.approx(plain[-1], abs=1e-4)
-    whole = {**weighted, "gradient_accumulation_steps": 1}
+    whole = {**weighted, "micro_batch_size": None}
     assert figures("whole", **whole) == pytest.approx(found, abs=1e-5)
     assert figures("packed", **{**whole, "batch_size": 2, "pack": 2}) == pytest.approx(found, abs=1e-5)
     assert figures("stacked", **whole, stacked=2) == pytest.approx(found, abs=1e-5)

@@ -38,7 +38,7 @@ def test_packed_rows_have_the_losses_of_their_examples(model: str, tmp_path: Pat
         run["model"] = {"kind": "pretrained", "name_or_path": name, "lora": lora}
         run["tokenizer"] = {"kind": "hf", "name_or_path": name}
     alone = losses(tmp_path / "alone", train_settings={"batch_size": 6}, **run)
-    packed = {"batch_size": 3, "pack": 2, "gradient_accumulation_steps": 3}
+    packed = {"batch_size": 3, "pack": 2, "micro_batch_size": 1}
     assert losses(tmp_path / "packed", train_settings=packed, **run) == pytest.approx(alone, abs=1e-4)
 
 

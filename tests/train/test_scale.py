@@ -101,7 +101,7 @@ def test_resumed_on_another_number_of_processes_no_example_comes_twice_or_is_ski
     config = written(tmp_path)
     out, whole, rows = tmp_path / "run", tmp_path / "whole", tmp_path / "rows"
     rows.mkdir()
-    rest = "lr_scheduler_type=constant_with_warmup save_steps=100 logging_steps=1 gradient_accumulation_steps=2"
+    rest = "lr_scheduler_type=constant_with_warmup save_steps=100 logging_steps=1 micro_batch_size=2"
     common = [config, f"train.max_steps={steps}", ZERO3, *(f"train.{setting}" for setting in rest.split())]
     in_process(*common, f"output={whole}", "train.deepspeed=null")
     command = [DRIVER, *common, f"output={out}"]

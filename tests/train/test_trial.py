@@ -15,7 +15,7 @@ SETTINGS: dict[str, Any] = {
     "model": {"hidden_size": 16, "num_attention_heads": 2},
     "train": {
         "batch_size": 4,
-        "gradient_accumulation_steps": 2,
+        "micro_batch_size": 2,
         "threads": 1,
         "curriculum": [{"steps": 2}, {"steps": 3, "set": {"task.length": 9}}],
     },
@@ -43,7 +43,7 @@ def test_padding_is_that_of_the_pieces_and_what_cannot_be_measured_is_said(tmp_p
     data = {**SETTINGS["data"], "task": {**SETTINGS["data"]["task"], "length": [2, 9]}}
     settings = {**SETTINGS, "data": data, "output": str(tmp_path), "train": {"batch_size": 8, "max_steps": 5}}
     whole = cost(build(RunConfig, settings))
-    in_pieces = cost(build(RunConfig, {**settings, "train": {**settings["train"], "gradient_accumulation_steps": 8}}))
+    in_pieces = cost(build(RunConfig, {**settings, "train": {**settings["train"], "micro_batch_size": 1}}))
     assert whole.tokens is not None
     assert whole.computed is not None
     assert whole.computed > whole.tokens == in_pieces.tokens == in_pieces.computed

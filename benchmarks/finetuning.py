@@ -43,7 +43,7 @@ def settings(lora: bool, output: str) -> RunConfig:
             "tokenizer": {"kind": "hf", "name_or_path": MODEL},
             "model": {"kind": "pretrained", "name_or_path": MODEL, "lora": {"r": 16} if lora else None},
             "train": {"max_steps": STEPS, "batch_size": ROWS, "precision": "bf16", "threads": 1, "learning_rate": RATE},
-            "tracking": {"wandb": False},
+            "tracking": {"report_to": []},
         }
     )
 

@@ -98,7 +98,7 @@ def fine_tune(folder: Path, steps: int, seed: int) -> Path:
             "seed": seed,
             "data_seed": seed,
         },
-        "tracking": {"wandb": False},
+        "tracking": {"report_to": []},
     }
     if not (run / "complete.json").exists():
         train(build(RunConfig, settings, "sft"))

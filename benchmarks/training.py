@@ -39,7 +39,7 @@ RUN: dict[str, Any] = {
     "tokenizer": {"kind": "bpe", "vocab_size": 1024},
     "model": {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 6},
     "train": {"max_steps": STEPS, "batch_size": 8, "logging_steps": 1, "save_steps": 1000, "threads": 1},
-    "tracking": {"wandb": False},
+    "tracking": {"report_to": []},
 }
 
 

@@ -43,7 +43,7 @@ groups:
       tokenizer: {{kind: bpe, vocab_size: 400}}
       model: {{num_hidden_layers: 2, hidden_size: 64, num_attention_heads: 4, short_convolution: true}}
       train: {{batch_size: 16, learning_rate: 4.0e-3, max_steps: 500, evaluate_every: 100, threads: 1}}
-      tracking: {{wandb: false}}
+      tracking: {{report_to: []}}
     runs:
       baseline: {{}}
       characters: {{tokenizer.string_tokenization: characters}}

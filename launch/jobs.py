@@ -298,7 +298,7 @@ def _job(config: ExperimentConfig, group: str, member: Member, chosen: dict[str,
     base = {"plugins": config.plugins, **config.groups[group].base, **identity}
     changes = {**member.changes, **chosen}
     tracking = apply_changes(base, changes, label).get("tracking") or {}
-    if isinstance(tracking, Mapping) and tracking.get("wandb", True):
+    if isinstance(tracking, Mapping) and "wandb" in tracking.get("report_to", ["wandb"]):
         changes = {
             **changes,
             "tracking": {"group": config.name, "tags": [group, *subfolders, member.variant], **tracking},

@@ -30,7 +30,7 @@ RUN = {
     "tokenizer": TOKENIZER,
     "model": {"mixers": ["average"], "num_hidden_layers": 1, "hidden_size": 16},
     "train": {"max_steps": 2, "batch_size": 2, "threads": 1},
-    "tracking": {"wandb": False},
+    "tracking": {"report_to": []},
 }
 FILES = {
     "data.yaml": {"data": DATA, "tokenizer": TOKENIZER, "write": {"splits": {"train": 4}, "shard_size": 2}},

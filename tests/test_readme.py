@@ -31,7 +31,7 @@ COMMANDS = list(dict.fromkeys(LINES))
 
 MODEL = "tiny-cwm"
 SHARDS = ["write.splits.train=20", "write.splits.validation=4", "write.splits.test=4", "write.shard_size=4"]
-STEPS = ["train.max_steps=3", "train.batch_size=4", "train.save_steps=2", "train.threads=1", "tracking.wandb=false"]
+STEPS = ["train.max_steps=3", "train.batch_size=4", "train.save_steps=2", "train.threads=1", "tracking.report_to=[]"]
 TINY = ["model.num_hidden_layers=2", "model.hidden_size=16", "model.num_attention_heads=2", "train.precision=fp32"]
 FEW = ["diagnostics.0.examples=2", "max_new_tokens=60", "batch_size=8"]
 SMALLER = {

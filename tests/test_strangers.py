@@ -32,7 +32,7 @@ RUN: dict[str, Any] = {
     "tokenizer": {"kind": "bpe", "vocab_size": 300},
     "model": {"mixers": ["gru"], "num_hidden_layers": 1, "hidden_size": 16},
     "train": {"max_steps": 2, "batch_size": 2, "save_steps": 1, "threads": 1},
-    "tracking": {"wandb": False},
+    "tracking": {"report_to": []},
 }
 PROGRAM = "def main():  # << START_OF_TRACE\n    a = 1\n    return a\n"
 SECRET = "words_of_the_user"

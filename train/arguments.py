@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.integrations.integration_utils import get_available_reporting_integrations
 
 from remedy.messages import install, one_line
 from remedy.models.cpu_training import keep_freed_memory, use_fast_layers
@@ -223,7 +224,9 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         metric_for_best_model=settings.keep_best or ("loss" if settings.patience is not None else None),
         save_steps=settings.save_steps,
         save_total_limit=None,  # `Checkpoints` prunes, once a checkpoint is sealed
-        report_to=[],  # `Tracking` logs to W&B, and resumes the same run there
+        report_to=config.tracking.others,  # `Tracking` logs to W&B, and resumes the same run there
+        run_name=config.name,
+        project=config.tracking.project,
         remove_unused_columns=False,
         dataloader_num_workers=settings.dataloader_num_workers,
         ddp_find_unused_parameters=False,
@@ -234,6 +237,10 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         conflicts = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
         raise ConfigError(f'{settings.deepspeed.file}: {conflicts}: make them agree, or write "auto" in the file')
     _check_optimizer(settings, arguments)
+    if missing := [name for name in arguments.report_to if name not in get_available_reporting_integrations()]:
+        raise UserError(
+            f"tracking.report_to: {missing[0]} is not installed: run `pip install {missing[0]}`, or remove it"
+        )
     # One GPU per process: Transformers would copy the model to all visible ones, and multiply the batch.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments

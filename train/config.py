@@ -204,10 +204,11 @@ class TrainSettings(Settings):
 class TrackingSettings(Settings):
     """Destinations of a run's metrics; `metrics.jsonl` is always written."""
 
-    wandb: bool = True
-    """Weights & Biases: online when logged in, offline otherwise."""
+    report_to: tuple[Literal["wandb", "tensorboard", "mlflow", "trackio"], ...] = ("wandb",)
+    """Trackers: Weights & Biases (online when logged in, offline otherwise), and others by Transformers' callbacks and their variables
+    (`TENSORBOARD_LOGGING_DIR`, `MLFLOW_TRACKING_URI`)."""
     project: str = "cwm-remedy"
-    """The W&B project."""
+    """The project of W&B and Trackio."""
     group: str | None = None
     """The W&B group; an experiment sets it to its own name."""
     tags: tuple[str, ...] = ()
@@ -217,9 +218,22 @@ class TrackingSettings(Settings):
 
     @model_validator(mode="after")
     def _used(self) -> TrackingSettings:
+        if len(set(self.report_to)) < len(self.report_to):
+            raise ValueError("report_to names a tracker twice")
         if not self.wandb:
-            self.refuse_idle(dict.fromkeys(("project", "group", "tags"), "without wandb"))
+            self.refuse_idle(dict.fromkeys(("group", "tags"), "without wandb in report_to"))
+            if "trackio" not in self.report_to:
+                self.refuse_idle({"project": "without wandb or trackio in report_to"})
         return self
+
+    @property
+    def wandb(self) -> bool:
+        return "wandb" in self.report_to
+
+    @property
+    def others(self) -> list[str]:
+        """Return the trackers that Transformers reports to."""
+        return [name for name in self.report_to if name != "wandb"]
 
 
 class RunConfig(Configuration):
@@ -275,6 +289,11 @@ class RunConfig(Configuration):
             raise ValueError(
                 f"train.stacked {self.train.stacked}: only decoders that are trained from the start can be stacked, not pretrained "
                 "models or adapters: remove it"
+            )
+        if self.train.stacked is not None and self.tracking.others:
+            raise ValueError(
+                f"train.stacked {self.train.stacked} does not go with tracking.report_to {self.tracking.others[0]}, which follows "
+                "one run a process: remove one of them"
             )
         # A model that writes lines must write events too. One that learns neither is constrained or fed both.
         written = {Role.STRUCTURE, Role.ACTION} <= roles

@@ -97,7 +97,7 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
     }
     changes = {f"train.{key}": value for key, value in {**validation, **one_process}.items()}
     with tempfile.TemporaryDirectory() as folder:
-        trial_config = config.changed({**changes, "output": folder, "tracking": {"wandb": False}})
+        trial_config = config.changed({**changes, "output": folder, "tracking": {"report_to": []}})
         ends = trial_config.train.stage_ends()
         steps = [end - start for start, end in zip([0, *ends], ends)]
         try:

@@ -48,7 +48,7 @@ def trained(given: Mapping[str, Any]) -> Iterator[tuple[RunConfig, Facts, Causal
     """Train by a configuration, in bf16 on a GPU: it, the account of the training, the model and its tokenizer."""
     on_gpu = device().type == "cuda"
     with tempfile.TemporaryDirectory() as folder:
-        here = {"name": "gpu", "output": f"{folder}/run", "tracking": {"wandb": False}}
+        here = {"name": "gpu", "output": f"{folder}/run", "tracking": {"report_to": []}}
         how = {
             "precision": "bf16" if on_gpu else "fp32",
             "save_steps": 10_000,

@@ -99,7 +99,7 @@ def _settings(name: str, steps: int, size: str, commands: int, folder: Path) -> 
     training = {"max_steps": steps, "logging_steps": min(EVERY, steps), "save_steps": 10_000, "precision": half, **how}
     training |= {"loss_roles": ["state"], "dataloader_num_workers": 4 if device().type == "cuda" else 0}
     given = {"name": "gpu", "output": str(folder / "run"), "data": data, "tokenizer": tokenizer, "model": model}
-    given |= {"train": training, "tracking": {"wandb": False}}
+    given |= {"train": training, "tracking": {"report_to": []}}
     return build(RunConfig, given, "benchmarks/gpu/large.py")
 
 

@@ -18,7 +18,7 @@ SWEEP: dict[str, Any] = {
                 "tokenizer": {"kind": "symbols"},
                 "model": {"num_hidden_layers": 1, "hidden_size": 16},
                 "train": {"max_steps": 2, "batch_size": 4, "logging_steps": 1, "threads": 1},
-                "tracking": {"wandb": False},
+                "tracking": {"report_to": []},
             },
             "grid": {"model.mixers": [["gru"], ["deltanet"]], "train.seed": [0, 1]},
             "evaluate": {

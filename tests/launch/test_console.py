@@ -25,7 +25,7 @@ PERMUTATION = ROOT / "configs" / "train" / "permutation.yaml"
 DATA = ROOT / "configs" / "data" / "permutation.yaml"
 EXAMPLE = ROOT / "examples" / "reverse.py"
 QUICKSTART = ROOT / "configs" / "experiment" / "quickstart.yaml"
-TINY = ("train.max_steps=2", "train.batch_size=4", "tracking.wandb=false", "train.curriculum=[]")
+TINY = ("train.max_steps=2", "train.batch_size=4", "tracking.report_to=[]", "train.curriculum=[]")
 FEW = ("write.splits={train: 3}", "tokenizer={kind: chars}")
 
 
@@ -140,7 +140,7 @@ def test_an_interrupt_of_generate_is_one_line_and_what_is_written_stays(tmp_path
 @pytest.mark.slow
 def test_an_interrupted_training_leaves_a_checkpoint_of_its_step(tmp_path: Path) -> None:
     out = tmp_path / "o"
-    settings = ("train.batch_size=4", "train.logging_steps=1", "train.max_steps=2500", "tracking.wandb=false")
+    settings = ("train.batch_size=4", "train.logging_steps=1", "train.max_steps=2500", "tracking.report_to=[]")
     says = interrupted(["train", PERMUTATION, *settings, f"output={out}"], "metrics.jsonl")
     assert says.startswith("stopped: SIGINT after step ")
     step = int(says.split()[4])
@@ -156,7 +156,7 @@ def test_an_experiment_that_is_told_to_end_leaves_checkpoints(tmp_path: Path) ->
             "tokenizer": {"kind": "symbols"},
             "model": {"hidden_size": 16, "num_attention_heads": 2},
             "train": {"max_steps": 9000, "batch_size": 4, "logging_steps": 1, "threads": 1},
-            "tracking": {"wandb": False},
+            "tracking": {"report_to": []},
         },
         "runs": {"a": {}},
         "evaluate": {"diagnostics": [{"kind": "permutation", "lengths": [4], "examples": 2}]},

@@ -27,7 +27,7 @@ EXPERIMENT: dict[str, Any] = {
     "groups": {
         "g": {
             "base": BASE,
-            "runs": {"a": {}, "b": {"tracking.wandb": False, "train.curriculum.1.set": {"task.length": 3}}},
+            "runs": {"a": {}, "b": {"tracking.report_to": [], "train.curriculum.1.set": {"task.length": 3}}},
             "evaluate": {"diagnostics": [{"kind": "permutation", "lengths": [2], "examples": 20}]},
             "evaluate_runs": {"b": {"diagnostics.0.lengths": [5]}},
         }
@@ -169,7 +169,7 @@ def test_the_baseline_is_the_run_that_is_marked() -> None:
 
 def test_an_experiment_says_which_of_its_runs_are_missing_and_judges_without_them_if_it_is_told(tmp_path: Path) -> None:
     path, output = tmp_path / "e.yaml", tmp_path / "e"
-    tracked = {"output": str(output), "groups.g.seeds": [0, 1], "groups.g.base.tracking": {"wandb": False}}
+    tracked = {"output": str(output), "groups.g.seeds": [0, 1], "groups.g.base.tracking": {"report_to": []}}
     path.write_text(yaml.safe_dump(apply_changes(EXPERIMENT, tracked)))
     jobs = expand(load(ExperimentConfig, path), "e")
     assert "no evaluation or measurement found there" in remedy(["run", path, "--report-only"]).errors

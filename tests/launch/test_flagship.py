@@ -41,7 +41,7 @@ def small(model: Path) -> list[str]:
     return [
         *(f"groups.cwm.base.{section}.name_or_path={model}" for section in ("model", "tokenizer")),
         *(f"groups.cwm.base.train.{setting}" for setting in train.split()),
-        "groups.cwm.base.tracking={wandb: false}",
+        "groups.cwm.base.tracking={report_to: []}",
         *(f"groups.cwm.evaluate.{setting}" for setting in ("max_new_tokens=24", "threads=1")),
     ]
 

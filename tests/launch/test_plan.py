@@ -25,7 +25,7 @@ GROUP: dict[str, Any] = {
         "tokenizer": {"kind": "symbols"},
         "model": {"hidden_size": 16, "num_attention_heads": 2},
         "train": {"max_steps": 30, "batch_size": 4},
-        "tracking": {"wandb": False},
+        "tracking": {"report_to": []},
     },
     "runs": {"a": {}, "b": {"train.learning_rate": 0.002}},
     "grid": {"train.seed": [0, 1, 2]},

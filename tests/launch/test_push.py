@@ -34,7 +34,7 @@ RUN = {
     "tokenizer": {"kind": "chars"},
     "model": {"mixers": ["gru"], "num_hidden_layers": 1, "hidden_size": 16},
     "train": {"max_steps": 2, "batch_size": 2, "save_steps": 1, "threads": 1},
-    "tracking": {"wandb": False},
+    "tracking": {"report_to": []},
 }
 SECRET = '{"key": "CANARY"}'
 

@@ -21,7 +21,7 @@ GROUP: dict[str, Any] = {
     "base": {
         **SWEEP["groups"]["swaps"]["base"],
         "train": {"max_steps": 30, "batch_size": 4, "logging_steps": 10, "threads": 1},
-        "tracking": {"wandb": False},
+        "tracking": {"report_to": []},
     },
     "grid": {"model.mixers": [["gru"], ["deltanet"]]},
     "seeds": [0, 1],

@@ -40,7 +40,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tokenizer": {"kind": "bpe", "vocab_size": 300},
         "model": {"mixers": ["gru"], "num_hidden_layers": 1, "hidden_size": 48},
         "train": {"max_steps": 100, "batch_size": 1, "learning_rate": 2e-2, "save_steps": 1000, "threads": 1},
-        "tracking": {"wandb": False},
+        "tracking": {"report_to": []},
     }
     (folder / "run.yaml").write_text(yaml.safe_dump(config))
     return train(load(RunConfig, folder / "run.yaml"))

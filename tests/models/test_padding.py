@@ -57,7 +57,7 @@ def test_a_pipeline_on_a_runs_folder_writes_what_the_model_writes(tmp_path: Path
         "tokenizer": {"kind": "bpe", "vocab_size": 300},
         "model": {"mixers": ["gru", "attention"], "hidden_size": 32},
         "train": {"max_steps": 2, "batch_size": 2, "threads": 1},
-        "tracking": {"wandb": False},
+        "tracking": {"report_to": []},
     }
     config = build(RunConfig, asked, "run")
     assert_a_pipeline_writes_what_the_model_writes(train(config), config.data)

@@ -32,7 +32,7 @@ CONFIG: dict[str, Any] = {
     "tokenizer": {"kind": "symbols"},
     "model": {"mixers": ["deltanet", "attention"], "hidden_size": 16, "num_attention_heads": 2},
     "train": {"max_steps": 24, "batch_size": 8, "logging_steps": 2, "save_steps": 8, "threads": 1},
-    "tracking": {"wandb": False},
+    "tracking": {"report_to": []},
 }
 
 

@@ -27,7 +27,7 @@ TINY: dict[str, Any] = {
     "data": {"task": {"kind": "permutation", "n": 3, "moves": "swaps", "length": 4}, "format": "symbolic"},
     "tokenizer": {"kind": "symbols"},
     "model": {"mixers": ["attention"], "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 1},
-    "tracking": {"wandb": False},
+    "tracking": {"report_to": []},
 }
 
 
@@ -151,7 +151,7 @@ BASES: dict[str, dict[str, Any]] = {
     "zero 3": {"train.deepspeed": {"stage": 3}},
     "validated": {"train.evaluate_every": 2},
     "the best kept": {"train.evaluate_every": 2, "train.keep_best": "loss"},
-    "tracked": {"tracking.wandb": True},
+    "tracked": {"tracking.report_to": ["wandb"]},
 }
 OTHER: dict[type[Settings], dict[str, Any]] = {
     TrainSettings: {
@@ -166,7 +166,7 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
         "threads": 3, "stacked": 3,
     },
     DeepSpeedSettings: {"stage": 1, "offload": "optimizer", "param_persistence_threshold": 7, "file": "hand.json"},
-    TrackingSettings: {"wandb": True, "project": "p", "group": "g", "tags": ["t"], "peak_tflops": 3.0},
+    TrackingSettings: {"report_to": ["wandb", "tensorboard"], "project": "p", "group": "g", "tags": ["t"], "peak_tflops": 3.0},
 }  # fmt: skip
 WHERE = {TrainSettings: "train", DeepSpeedSettings: "train.deepspeed", TrackingSettings: "tracking"}
 REFUSALS = ("does nothing", "different optimizer path", "does not go with")
@@ -207,7 +207,7 @@ def test_every_setting_does_something_wherever_it_is_accepted(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"tracking.group": "g"}, "tracking: group g does nothing without wandb: remove it"),
+        ({"tracking.group": "g"}, "tracking: group g does nothing without wandb in report_to: remove it"),
         ({"train.loss_weights": {"value": 1}}, "loss_weights.value 1 does nothing, which all have: remove it"),
         ({"train.loss_roles": ["state"], "train.loss_weights": {"value": 4}}, "since value is not in loss_roles"),
         ({"train.loss_roles": ["state"], "train.loss_weights": {"state": 4}}, "does nothing where all loss_roles"),

@@ -127,7 +127,7 @@ def of_family(family: str, folder: Path, data: dict[str, Any], **train: Any) -> 
         "tokenizer": {"kind": "hf", "name_or_path": name},
         "model": {"kind": "pretrained", "name_or_path": str(folder / family)},
         "train": train,
-        "tracking": {"wandb": False},
+        "tracking": {"report_to": []},
         "output": str(folder / "run"),
     }
 
@@ -249,7 +249,7 @@ def test_a_weighted_run_is_the_same_in_pieces_in_packed_rows_and_stacked_and_val
     weighted = {"loss_weights": {"state": 4.0}, **TRAIN}
     data = {"task": {"kind": "permutation", "n": 3, "length": [1, 9]}, "format": "repl"}
     base = {"data": data, "model": {"mixers": ["attention"], "hidden_size": 16, "num_attention_heads": 2}}
-    base |= {"tokenizer": {"kind": "chars"}, "tracking": {"wandb": False}}
+    base |= {"tokenizer": {"kind": "chars"}, "tracking": {"report_to": []}}
 
     def figures(name: str, **train_settings: Any) -> list[float]:
         settings = {**base, "output": str(tmp_path / name), "train": {**TRAIN, "learning_rate": 1e-6, **train_settings}}

@@ -18,7 +18,7 @@ RUN: dict[str, Any] = {
     "data": {"task": {"kind": "permutation", "n": 3, "length": [1, 5]}, "format": "repl"},
     "tokenizer": {"kind": "chars"},
     "model": {"mixers": ["deltanet", "mamba", "attention"], "num_hidden_layers": 3, "hidden_size": 32},
-    "tracking": {"wandb": False},
+    "tracking": {"report_to": []},
 }
 
 

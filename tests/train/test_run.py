@@ -37,7 +37,7 @@ from tests.train.launching import CONFIG, SCRIPT, curve, finished, in_process, s
 def test_killed_and_resumed_the_loss_curve_is_the_same_to_the_bit(tmp_path: Path) -> None:
     # Long enough that the kill surely comes before the end, however busy the machine.
     config = written(
-        tmp_path, train={**CONFIG["train"], "max_steps": 80}, tracking={"wandb": False, "peak_tflops": 0.1}
+        tmp_path, train={**CONFIG["train"], "max_steps": 80}, tracking={"report_to": [], "peak_tflops": 0.1}
     )
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     in_process(config, f"output={whole}")
@@ -104,7 +104,7 @@ def test_two_processes_give_the_figures_of_one_and_make_one_tracked_run(tmp_path
     config = written(tmp_path, train=changes)
     one, two = tmp_path / "one", tmp_path / "two"
     in_process(config, f"output={one}")
-    words = [SCRIPT, config, f"output={two}", "train.deepspeed.stage=3", "tracking.wandb=true"]
+    words = [SCRIPT, config, f"output={two}", "train.deepspeed.stage=3", "tracking.report_to=[wandb]"]
     finished(start(words, 2, WANDB_MODE="offline"))
     speed = ("tokens_per_second", "data_wait", "grad_norm")
     for alone, together in zip(*(read_metrics(folder / "metrics.jsonl") for folder in (one, two)), strict=True):
@@ -117,6 +117,40 @@ def test_two_processes_give_the_figures_of_one_and_make_one_tracked_run(tmp_path
     assert (
         yaml.safe_load((two / "config.yaml").read_text())["train"]["adam_beta2"] == 0.98
     )  # all is written, as it is resolved
+
+
+def test_other_trackers_get_the_metrics_of_training_and_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path / 'mlruns'}")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # a database takes the whole of MLflow
+    settings = {**CONFIG["train"], "max_steps": 4, "evaluate_every": 4, "validation_examples": 4}
+    in_process(
+        written(tmp_path, train=settings), f"output={tmp_path / 'run'}", "tracking.report_to=[tensorboard,mlflow]"
+    )
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    losses = [(record["step"], pytest.approx(record["loss"])) for record in records if "loss" in record]
+    assert [step for step, _ in losses] == [2, 4]
+
+    (events,) = (tmp_path / "run" / "runs").glob("*")
+    board = accumulator.EventAccumulator(str(events))
+    board.Reload()
+    assert [(point.step, point.value) for point in board.Scalars("train/loss")] == losses
+    assert "eval/right_state" in board.Tags()["scalars"]
+
+    (tracked,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    assert (tracked.info.run_name, tracked.info.status) == ("tiny", "FINISHED")
+    points = mlflow.MlflowClient().get_metric_history(tracked.info.run_id, "loss")
+    assert [(point.step, point.value) for point in points] == losses
+    assert "eval_right_state" in tracked.data.metrics
+
+
+def test_a_tracker_that_is_not_installed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISABLE_MLFLOW_INTEGRATION", "true")  # for Transformers it is missing then
+    with pytest.raises(UserError, match=r"tracking.report_to: mlflow is not installed"):
+        in_process(written(tmp_path), f"output={tmp_path / 'run'}", "tracking.report_to=[mlflow]")
 
 
 def test_a_metrics_file_cut_in_the_middle_of_a_line_is_still_read(tmp_path: Path) -> None:

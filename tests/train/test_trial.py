@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
         "threads": 1,
         "curriculum": [{"steps": 2}, {"steps": 3, "set": {"task.length": 9}}],
     },
-    "tracking": {"wandb": False},
+    "tracking": {"report_to": []},
 }
 
 

@@ -237,7 +237,8 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         conflicts = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)
         raise ConfigError(f'{settings.deepspeed.file}: {conflicts}: make them agree, or write "auto" in the file')
     _check_optimizer(settings, arguments)
-    if missing := [name for name in arguments.report_to if name not in get_available_reporting_integrations()]:
+    others = config.tracking.others
+    if missing := sorted(set(others) - set(get_available_reporting_integrations())) if others else []:
         raise UserError(
             f"tracking.report_to: {missing[0]} is not installed: run `pip install {missing[0]}`, or remove it"
         )

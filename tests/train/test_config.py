@@ -4,6 +4,7 @@ import copy
 import json
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,7 +110,7 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
     def wandb_init(**given: Any) -> Any:
         seen["wandb"] = {key: value for key, value in given.items() if key not in ("config", "id", "dir", "mode")}
 
-    fake = SimpleNamespace(init=wandb_init, login=lambda **given: False)
+    fake = SimpleNamespace(init=wandb_init, login=lambda **given: False, __spec__=ModuleSpec("wandb", None))
     monkeypatch.setitem(sys.modules, "wandb", fake)
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: seen.update(threads=threads))
     monkeypatch.setattr(run, "RowTrainer", Recording)

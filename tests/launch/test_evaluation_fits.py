@@ -1,4 +1,4 @@
-"""Every shipped evaluation of the 32B code world model fits the card that it names: weights, and keys and values of a full batch."""
+"""The 32B code world model on the cards that pages and configurations name: memory of evaluations, and the table of its training."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from remedy.eval.config import EvalConfig
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import expand
 from remedy.models.config import PretrainedSettings
-from remedy.models.flops import TokenCost, token_cost
-from remedy.settings import load
+from remedy.models.flops import PEAK_TFLOPS, TokenCost, token_cost
+from remedy.models.tokenizer import build_tokenizer
+from remedy.settings import UserError, load
+from remedy.train.config import RunConfig
+from remedy.train.data import TraceDataset
+from remedy.train.division import passes
 
 ROOT = Path(__file__).resolve().parents[2]
 CWM = "facebook/cwm"
@@ -86,3 +90,35 @@ def test_commands_fit(command: str) -> None:
     config = next(word for word in words if word.startswith("configs/"))
     settings = load(EvalConfig, ROOT / config, [word for word in words if re.match(r"[\w.]+=", word)])
     assert needed(settings, four_bit=False) < ROOM
+
+
+def test_the_cluster_page_follows_its_formulas() -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    weights, adapters = cwm()[0], 124_780_544
+    assert f"{weights:,} weights, A is {adapters:,}" in page.replace("\n", " ")
+    settings = load(RunConfig, ROOT / "configs" / "train" / "cwm_lora.yaml").train
+    tokens, steps = settings.batch_size * 1934, settings.total_steps
+    rows = []
+    for machines in (1, 2, 4, 8):
+        gpus = 8 * machines
+        rounds = passes(settings.batch_size, settings.micro_batch_size, gpus)
+        memory = 2 * weights / gpus + 18 * adapters / gpus + 2e9 + 2 * 64 * 6144 * 8192
+        seconds = 6 * weights * tokens / (gpus * PEAK_TFLOPS["H100"] * 1e12)
+        received = 2 * rounds * 2 * weights * (1 - 1 / machines)
+        hours = steps * seconds * gpus / 3600
+        rows.append(
+            f"| {machines} | {rounds} | {memory / 1e9:.1f} | {seconds:.2f} | {hours:.1f} | {received / 1e9:.0f} |"
+        )
+    assert "\n".join(rows) in page
+
+
+def test_the_mean_row_of_the_cluster_page_is_that_of_the_first_steps() -> None:
+    changes = ["tokenizer={kind: llama3, string_tokenization: characters}", "train.deepspeed=null"]
+    config = load(RunConfig, ROOT / "configs" / "train" / "cwm_lora.yaml", changes)
+    try:
+        tokenizer = build_tokenizer(config.tokenizer, config.data)
+    except UserError as error:
+        pytest.skip(str(error))
+    rows = TraceDataset(config, tokenizer).__getitems__(range(64))
+    # A tenth of the rows that the page counts.
+    assert sum(row.size for row in rows) / len(rows) == pytest.approx(1934, rel=0.25)

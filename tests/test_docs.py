@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import metadata
 from pathlib import Path
 
@@ -72,6 +73,23 @@ def test_what_is_said_to_install_exists() -> None:
     extras = set(metadata("cwm-remedy").get_all("Provides-Extra") or ())
     assert {"deepspeed", "gpu"} <= {name for pair in named for name in pair if name} <= extras
     assert install("gpu") == "run pip install -e '.[gpu]' in your clone of cwm-remedy"
+
+
+def test_the_lock_file_is_current_and_has_the_versions_that_are_tested() -> None:
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("uv is not installed: pip install -e '.[dev]'")
+    checked = subprocess.run(
+        [uv, "lock", "--check", "--offline"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+    locked = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    versions = {package["name"]: package.get("version") for package in locked}
+    pins = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    tested = {re.sub(r"[._-]+", "-", name).lower(): version for name, version in pins}
+    assert not {
+        name: (tested[name], versions[name]) for name in tested.keys() & versions if tested[name] != versions[name]
+    }
 
 
 def test_the_settings_page_is_current() -> None:

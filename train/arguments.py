@@ -22,7 +22,7 @@ from remedy.models.protocol import CausalLM
 from remedy.processes import module_command, this_process
 from remedy.settings import ConfigError, UserError
 from remedy.train.config import ADAMW, RunConfig, TrainSettings
-from remedy.train.division import DeepSpeedSettings, passes
+from remedy.train.division import DeepSpeedSettings, FsdpSettings, passes
 from remedy.train.masters import MasterWeights
 
 JSON_FILE = "deepspeed.json"
@@ -59,6 +59,26 @@ def deepspeed_json(settings: DeepSpeedSettings) -> dict[str, Any]:
     if settings.param_persistence_threshold is not None:
         zero["stage3_param_persistence_threshold"] = settings.param_persistence_threshold
     return FILLED | {"zero_optimization": zero}
+
+
+def fsdp_arguments(settings: FsdpSettings | None) -> dict[str, Any]:
+    """Return Transformers' arguments for FSDP2, whose checkpoints hold whole weights."""
+    if settings is None:
+        return {}
+    options = {"reshard_after_forward": settings.reshard, "cpu_offload": settings.offload}
+    return {"fsdp": True, "fsdp_config": {"version": 2, "state_dict_type": "FULL_STATE_DICT", **options}}
+
+
+def check_fsdp(on_cpu: bool, world_size: int) -> None:
+    """Refuse FSDP2 where it would divide nothing."""
+    if on_cpu:  # Accelerate 1.15 drops it there without a word
+        raise UserError(
+            "train.fsdp needs GPUs: on CPUs Accelerate divides nothing; use train.deepspeed={stage: 3} here"
+        )
+    if world_size == 1:
+        raise UserError(
+            "train.fsdp divides a run over processes, and this is one: start it with torchrun, or remove it"
+        )
 
 
 def zero_stage(settings: TrainSettings) -> int:
@@ -190,6 +210,13 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     on_cpu = not torch.cuda.is_available()
     if on_cpu and settings.precision == "fp16":
         raise UserError("train.precision fp16 needs a CUDA device; use bf16 or fp32 here")
+    if settings.fsdp is not None:
+        check_fsdp(on_cpu, world_size)
+    elif os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":  # it would be used on GPUs, and dropped on CPUs
+        raise UserError(
+            "accelerate launch was given FSDP, which is read from train.fsdp here: set train.fsdp={}, or take it out of accelerate's "
+            "configuration"
+        )
     deepspeed: dict[str, Any] | None = None
     if settings.deepspeed is not None:
         deepspeed = deepspeed_json(settings.deepspeed) | (LOAD_UNIVERSAL if resharded else {})
@@ -232,6 +259,7 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
         ddp_find_unused_parameters=False,
         use_cpu=on_cpu,
         deepspeed=deepspeed,
+        **fsdp_arguments(settings.fsdp),
     )
     if settings.deepspeed is not None and (differ := arguments.hf_deepspeed_config.mismatches):
         conflicts = "; ".join(line.removeprefix("- ds ").replace(" vs hf ", ", but train's ") for line in differ)

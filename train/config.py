@@ -15,10 +15,10 @@ from remedy.data_gen.roles import ROLES, Role, RoleName
 from remedy.data_gen.traces.render import FORMATS
 from remedy.files import Folder
 from remedy.messages import shown, suggest
-from remedy.models.config import AnyModel, DecoderSettings
+from remedy.models.config import AnyModel, DecoderSettings, PretrainedSettings
 from remedy.models.tokenizer_backends import AnyTokenizer, CharacterSettings
 from remedy.settings import ConfigError, Configuration, Settings
-from remedy.train.division import DeepSpeedSettings
+from remedy.train.division import DeepSpeedSettings, FsdpSettings
 
 DIVERGED = "diverged.txt"
 """File in the output of a run whose loss became NaN or infinite."""
@@ -89,6 +89,8 @@ class TrainSettings(Settings):
     """Compile the model with `torch.compile`."""
     deepspeed: DeepSpeedSettings | None = None
     """Train under DeepSpeed; `{}` chooses its defaults."""
+    fsdp: FsdpSettings | None = None
+    """Train under FSDP2 in place of DeepSpeed; `{}` chooses its defaults. It needs GPUs, and several processes."""
     dataloader_num_workers: int = Field(default=0, ge=0, le=1000)
     """Worker processes that make examples, for each training process."""
     logging_steps: int = Field(default=20, ge=1, le=MOST_STEPS)
@@ -146,6 +148,8 @@ class TrainSettings(Settings):
             raise ValueError("loss_weights does nothing where all loss_roles have the same weight: remove it")
         if self.stacked is not None:
             self._check_stacked()
+        if self.deepspeed is not None and self.fsdp is not None:
+            raise ValueError("deepspeed and fsdp both divide a run over processes: remove one of them")
         if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
             raise ValueError(
                 "deepspeed.stage 0 with bf16 uses a different optimizer path than stages 1 to 3: choose one"
@@ -160,6 +164,7 @@ class TrainSettings(Settings):
         """Refuse settings whose effect on a stacked seed would differ."""
         for key, is_set, why in (
             ("deepspeed", self.deepspeed is not None, "it clips and divides the weights of all members as of one"),
+            ("fsdp", self.fsdp is not None, "stacked seeds have one process"),
             ("torch_compile", self.torch_compile, "a stacked model is not made for the compiler"),
             ("optim", self.optim != ADAMW, "its steps may mix members"),
             ("precision fp16", self.precision == "fp16", "one member's overflow would skip the others' step"),
@@ -289,6 +294,10 @@ class RunConfig(Configuration):
             raise ValueError(
                 f"train.stacked {self.train.stacked}: only decoders that are trained from the start can be stacked, not pretrained "
                 "models or adapters: remove it"
+            )
+        if self.train.fsdp is not None and isinstance(self.model, PretrainedSettings) and self.model.load_in_4bit:
+            raise ValueError(
+                "model.load_in_4bit: FSDP2 leaves weights in 4 bits whole on every process: remove train.fsdp"
             )
         if self.train.stacked is not None and self.tracking.others:
             raise ValueError(

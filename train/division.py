@@ -1,4 +1,4 @@
-"""Division of a run over processes: rows of a step, and ZeRO."""
+"""Division of a run over processes: rows of a step, ZeRO, FSDP2."""
 
 from __future__ import annotations
 
@@ -38,6 +38,15 @@ class DeepSpeedSettings(Settings):
                 f"offload all does nothing more than optimizer at stage {self.stage}: write optimizer, or stage 3"
             )
         return self
+
+
+class FsdpSettings(Settings):
+    """PyTorch's FSDP2 (`fully_shard`; Zhao et al., "PyTorch FSDP", 2023) on GPUs, by Transformers and Accelerate."""
+
+    reshard: bool = True
+    """Free a layer's gathered weights after its forward pass, as ZeRO-3 does; false: keep them until the backward pass."""
+    offload: bool = False
+    """Offload weights and optimizer state to host memory."""
 
 
 def passes(batch_size: int, micro_batch_size: int | None, processes: int) -> int:

@@ -330,7 +330,7 @@ def explained(trainer: RowTrainer) -> Iterator[None]:
             f"out of memory at {batch} rows of {length} tokens in a process: lower train.micro_batch_size "
             f"(now {settings.micro_batch_size or 'null: all rows'}), train.batch_size or train.dataloader_num_workers, make examples "
             "shorter (data.task, data.reveal.max_tokens), or set train.gradient_checkpointing=true; with several GPUs, "
-            "train.deepspeed.stage=3"
+            "train.deepspeed.stage=3 or train.fsdp={}"
         ) from None
 
 

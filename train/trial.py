@@ -86,12 +86,13 @@ def cost(config: RunConfig, processes: int = 1, threads: int = 1) -> Cost:
     """
     torch.set_num_threads(threads)
     quieten(config)
-    unmeasured = [key for key in ("deepspeed", "torch_compile") if getattr(config.train, key)]
+    unmeasured = [key for key in ("deepspeed", "fsdp", "torch_compile") if getattr(config.train, key)]
     estimate = Cost(remark=f"measured without {' and '.join(unmeasured)}" if unmeasured else "")
     # 256 is the default: another number without validation is refused.
     validation = {"evaluate_every": None, "keep_best": None, "patience": None, "validation_examples": 256}
     one_process = {
         "deepspeed": None,
+        "fsdp": None,
         "torch_compile": False,
         "batch_size": max(1, config.train.batch_size // processes),
     }

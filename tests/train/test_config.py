@@ -19,7 +19,7 @@ from remedy.settings import ConfigError, Settings, UserError, apply_changes, bui
 from remedy.train import arguments, run
 from remedy.train.checkpoints import Checkpoints
 from remedy.train.config import RunConfig, Stage, TrackingSettings, TrainSettings
-from remedy.train.division import DeepSpeedSettings, passes, pieces
+from remedy.train.division import DeepSpeedSettings, FsdpSettings, passes, pieces
 from remedy.train.tracking import Tracking
 from remedy.train.trainer import RowTrainer
 
@@ -117,6 +117,7 @@ def observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[RunCo
     monkeypatch.setattr(Trainer, "__init__", lambda self, **given: vars(self).update(given))
     monkeypatch.setattr(Trainer, "remove_callback", lambda *_: None)
     monkeypatch.setattr(arguments, "join", lambda on_cpu: None)
+    monkeypatch.setattr(arguments, "check_fsdp", lambda on_cpu, world_size: None)
     monkeypatch.setattr(
         arguments,
         "TrainingArguments",
@@ -161,16 +162,22 @@ OTHER: dict[type[Settings], dict[str, Any]] = {
         "batch_size": 6, "micro_batch_size": 2, "loss_roles": ["state"], "loss_weights": {"state": 4},
         "pack": 3, "learning_rate": 0.5, "lr_scheduler_type": "linear", "min_lr_ratio": 0.2, "warmup_ratio": 0.5,
         "weight_decay": 0.5, "label_smoothing_factor": 0.1, "max_grad_norm": 0.5, "adam_beta2": 0.5, "optim": "sgd",
-        "precision": "bf16", "gradient_checkpointing": True, "torch_compile": True, "deepspeed": {"stage": 1},
+        "precision": "bf16", "gradient_checkpointing": True, "torch_compile": True, "deepspeed": {"stage": 1}, "fsdp": {},
         "dataloader_num_workers": 1, "logging_steps": 3, "save_steps": 3, "save_total_limit": 3, "seed": 3,
         "data_seed": 3, "evaluate_every": 3, "validation_examples": 9, "keep_best": "exact_match", "patience": 3,
         "threads": 3, "stacked": 3,
     },
+    FsdpSettings: {"reshard": False, "offload": True},
     DeepSpeedSettings: {"stage": 1, "offload": "optimizer", "param_persistence_threshold": 7, "file": "hand.json"},
     TrackingSettings: {"report_to": ["wandb", "tensorboard"], "project": "p", "group": "g", "tags": ["t"], "peak_tflops": 3.0},
 }  # fmt: skip
-WHERE = {TrainSettings: "train", DeepSpeedSettings: "train.deepspeed", TrackingSettings: "tracking"}
-REFUSALS = ("does nothing", "different optimizer path", "does not go with")
+WHERE = {
+    TrainSettings: "train",
+    DeepSpeedSettings: "train.deepspeed",
+    FsdpSettings: "train.fsdp",
+    TrackingSettings: "tracking",
+}
+REFUSALS = ("does nothing", "different optimizer path", "does not go with", "both divide a run")
 
 
 def attempt(config: RunConfig, path: str, value: Any) -> tuple[str, RunConfig | None]:

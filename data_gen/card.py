@@ -20,7 +20,7 @@ from remedy.files import file_name, replace_file
 from remedy.messages import one_line, safe_in_markdown
 from remedy.settings import dump
 
-_OWN = {"index", "outcome", "program", "answer", "spans", "input_ids", "roles", "frames", "strings"}
+_OWN = {"index", "outcome", "program", "answer", "input_ids", "roles", "frames", "strings"}
 ROLES = [role.label for role in Role]
 MOST = {"reveal": 100}
 """The most values of a slice that are listed, where it is not 12: a budget chooses many spacings."""
@@ -103,10 +103,9 @@ Outcomes: {outcomes}.
 
 ## Columns
 
-`spans`: the trace as pieces of text with their role, frame number, and whether a piece is one special token or
-the text of a string value; `input_ids`, `roles` ({", ".join(f"{role.value} {role.label}" for role in Role)})
-`frames` and `strings`: the same per token (`remedy.load_tokenizer(folder).decode(ids)` gives
-their text); `program`, `answer`, `outcome`, `index`; the slices above.
+`input_ids`; for each token its role in `roles` ({", ".join(f"{role.value} {role.label}" for role in Role)}), its
+frame's number in `frames`, and in `strings` whether it is of a string value's text
+(`remedy.load_tokenizer(folder).decode(ids)` gives the text); `program`, `answer`, `outcome`, `index`; the slices above.
 
 ## Configuration
 

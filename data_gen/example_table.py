@@ -12,15 +12,13 @@ import pyarrow.parquet as pq
 
 from remedy.checksums import check_columns
 from remedy.data_gen.examples import Example
-from remedy.data_gen.roles import Role, Special
+from remedy.data_gen.roles import Role
 from remedy.data_gen.tasks.task import TokenArrays
 
 _TEXT, _BOOLEAN, _NUMBER = pa.string(), pa.bool_(), pa.int64()
-_SPAN = {"role": _TEXT, "text": _TEXT, "special": _BOOLEAN, "frame": pa.int32(), "string": _BOOLEAN}
 _TYPES = {
     "index": _NUMBER,
     **dict.fromkeys(("outcome", "program", "answer"), _TEXT),
-    "spans": pa.list_(pa.struct(_SPAN)),
     "input_ids": pa.list_(pa.int32()),
     "roles": pa.list_(pa.int8()),
     "frames": pa.list_(pa.int32()),
@@ -73,24 +71,16 @@ def table_of(examples: Iterable[tuple[Example, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(types))
 
 
-def table_of_arrays(arrays: TokenArrays, symbols: Sequence[str], indices: Sequence[int]) -> pa.Table:
-    """Make the same table from arrays of tokens.
-
-    `symbols`: texts of the ids after the special ones.
-    """
-    inside = np.arange(arrays.ids.shape[1]) < arrays.lengths[:, None]
-    ids, roles, frames = arrays.ids[inside], arrays.roles[inside], pa.array(arrays.frames[inside])
-    texts = pa.array([*(special.value for special in Special), *symbols])
-    labels = pa.array([role.label for role in Role])
-    strings = pa.array(np.zeros(len(ids), np.bool_))  # no symbol is a string's text
-    span = [labels.take(pa.array(roles)), texts.take(pa.array(ids)), pa.array(ids < len(Special)), frames, strings]
+def table_of_arrays(arrays: TokenArrays, indices: Sequence[int]) -> pa.Table:
+    """Make the same table from arrays of tokens."""
+    width = arrays.ids.shape[1]
+    inside = np.arange(width) < arrays.lengths[:, None] if (arrays.lengths < width).any() else ...
     ends = pa.array(np.concatenate([[0], np.cumsum(arrays.lengths)]), pa.int32())
     tokens = {
-        "spans": pa.StructArray.from_arrays(span, list(_SPAN)),
-        "input_ids": pa.array(ids, pa.int32()),
-        "roles": pa.array(roles),
-        "frames": frames,
-        "strings": strings,
+        "input_ids": pa.array(arrays.ids[inside].ravel(), pa.int32()),
+        "roles": pa.array(arrays.roles[inside].ravel()),
+        "frames": pa.array(arrays.frames[inside].ravel()),
+        "strings": pa.array(np.zeros(ends[-1].as_py(), np.bool_)),  # no symbol is a string's text
     }
     programs, answers, slices = arrays.about()
     columns = {
@@ -105,22 +95,11 @@ def table_of_arrays(arrays: TokenArrays, symbols: Sequence[str], indices: Sequen
 
 
 def _row(example: Example, tokens: Any) -> dict[str, Any]:
-    spans = [
-        {
-            "role": span.role.label,
-            "text": span.piece.value if isinstance(span.piece, Special) else span.piece,
-            "special": isinstance(span.piece, Special),
-            "frame": span.frame,
-            "string": span.string,
-        }
-        for span in example.spans
-    ]
     return {
         "index": example.index,
         "outcome": example.outcome,
         "program": example.program,
         "answer": example.answer,
-        "spans": spans,
         "input_ids": tokens.ids,
         "roles": tokens.roles,
         "frames": tokens.frames,

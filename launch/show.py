@@ -133,7 +133,6 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
         "outcome",
         "program",
         "answer",
-        "spans",
         "input_ids",
         "roles",
         "frames",

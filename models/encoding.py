@@ -20,7 +20,7 @@ def example_table(data: DataConfig, tokenizer: TraceTokenizer, split: str, indic
     """
     arrays = token_arrays(data, split, indices) if tokenizer.settings.kind == "symbols" else None
     if arrays is not None:
-        return table_of_arrays(arrays, data.task.symbols() or [], indices)
+        return table_of_arrays(arrays, indices)
     with collector_paused():
         return table_of(encoded_examples(data, tokenizer, split, indices))
 

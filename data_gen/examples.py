@@ -229,6 +229,7 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            gc.collect(0)  # what traced programs leave behind: trace functions and modules refer to themselves
             # Else the collector would look through the whole batch at once: this hands it to the oldest generation, in no time.
             # A caller's own frozen objects would be unfrozen too, so that it is not done then.
             if gc.get_freeze_count() == 0:

@@ -112,8 +112,8 @@ class Recorder:
 
         sys.addaudithook(hook)
 
-    def frames(self) -> list[Frame]:
-        """Return the recorded frames.
+    def take_frames(self) -> list[Frame]:
+        """Return the recorded frames, and forget them.
 
         Raises:
             ProgramError: the record is not complete, or cannot be believed.
@@ -142,7 +142,9 @@ class Recorder:
                 raise
             except Exception:  # what it put there is not what it compares
                 raise self._problem("forged", "changed the record of its own run") from None
-        return self._frames
+        frames = self._frames[:]
+        self._frames.clear()  # the trace functions refer to each other, and would keep frames until the collector runs
+        return frames
 
     def _compare(self, sealer: Generator[int, Any, None]) -> None:
         again, characters = _sealer(), 0

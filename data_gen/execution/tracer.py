@@ -97,7 +97,9 @@ def trace(
         source = program.physical_lines()[entry.line - 1]
         outer_frames = [Frame(Event.CALL, entry.line, source, {}), Frame(Event.RETURN, entry.line, source, None, end)]
         return Trace(program, outer_frames, end=end)
-    traced = Trace(program, recorder.frames(), raised=recorder.raised, unreadable=recorder.unreadable.count, end=end)
+    traced = Trace(
+        program, recorder.take_frames(), raised=recorder.raised, unreadable=recorder.unreadable.count, end=end
+    )
     if clock:
         source = program.physical_lines()[clock[0] - 1].strip()
         raise ProgramError(

@@ -137,8 +137,8 @@ def _do(config: ExperimentConfig, jobs: Sequence[Job], heading: str) -> None:
 
 
 def _do_all(config: ExperimentConfig, jobs: Sequence[Job], heading: str) -> None:
-    """Do all jobs, the longest first."""
     print(f"{heading}, {config.workers} at a time; each writes {LOG} in its folder below {config.output}", flush=True)
+    # The longest first, so that no worker is left alone with one at the end.
     waiting = sorted(jobs, key=lambda job: -job.train.train.total_steps * job.train.train.batch_size)
     running: dict[str, tuple[Job, BaseProcess]] = {}
     ended: dict[str, str] = {}

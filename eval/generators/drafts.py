@@ -46,7 +46,6 @@ class _NgramIndex:
         return matched, position
 
     def _add(self, tokens: Sequence[int]) -> None:
-        """Add all tokens that have a successor."""
         for end in range(self._seen + 1, len(tokens)):
             for size in GRAMS:
                 if size <= end:

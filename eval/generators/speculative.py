@@ -178,7 +178,6 @@ class _Batch:
         return self.plain or len(row.read) - cached == 1 or (not cached and len(row.read) == row.prompt)
 
     def _read(self, members: list[tuple[Row, Proposal]]) -> None:
-        """Read in one call and verify the drafts."""
         if not all(
             proposal.as_in_loop for _, proposal in members
         ):  # one padded row makes the whole call unlike the plain loop's

@@ -254,7 +254,6 @@ def _csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield rows, read in batches."""
     with ParquetFile(path) as file:
         metadata = file.metadata
         _bound(path, metadata.num_rows, MOST_ROWS, "rows")

@@ -108,7 +108,7 @@ def _worded(verdict: Verdict, level: float) -> Verdict:
 
 
 def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collection[str]) -> Verdict:
-    """Make a verdict without its word."""
+    """Make a wordless verdict."""
     sides = before, after = _sides(comparison, records)
     diagnosis = len({frozenset(map(fed_as, side["forcing"].unique())) for side in sides}) > 1
     if diagnosis:

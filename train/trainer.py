@@ -81,8 +81,9 @@ def out_of_patience(state: TrainerState, every: float | None, patience: int | No
 class RowTrainer(Trainer):
     """Trainer on rows in index order that validates and stops at non-finite losses.
 
-    It logs tokens per second over all processes, the share of time spent on data, and MFU (model FLOP utilisation). Before a pretrained model's first step, it tests if packed examples
-    stay apart and if all logits are needed (`train/losses.py`; `all_logits`: why).
+    It logs tokens per second over all processes, the share of time spent on data, and MFU (model FLOP utilisation).
+    Before a pretrained model's first step, it tests if packed examples stay apart and if all logits are needed
+    (`train/losses.py`; `all_logits`: why).
 
     `show`: receives samples after each validation. `peak`: FLOP/s of one device. `shape`: (rows, tokens) of the last
     batch.

@@ -19,7 +19,7 @@ from remedy.processes import redirect_output
 from remedy.settings import resolve
 from remedy.speed import duration
 from remedy.train.config import RunConfig
-from remedy.train.division import pieces
+from remedy.train.division import passes, pieces
 
 if TYPE_CHECKING:
     from remedy.train.trial import Cost
@@ -42,9 +42,7 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
         console.print("Nothing is left to be trained.")
         return
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded for an estimate
-    table = Table(
-        "trained alike", "trainings", "a step", "tokens", "padding", "FLOPs", "one run", "all", "memory", title="Cost"
-    )
+    table = Table("trained alike", "trainings", "tokens", "padding", "FLOPs", "one run", "all", "memory", title="Cost")
     total, unknown, remarks = 0.0, 0, dict[str, None]()
     with console.status("") as status:
         for number, group in enumerate(groups.values(), 1):
@@ -57,7 +55,6 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
             table.add_row(
                 name,
                 str(len(group)),
-                pieces(settings.batch_size, settings.micro_batch_size, config.processes),
                 _short(cost.tokens),
                 padding,
                 _short(cost.flops),
@@ -65,6 +62,9 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
                 duration(seconds and len(group) * seconds),
                 f"{cost.memory / 2**30:.1f} GiB" if cost.memory else "",
             )
+            sizes = settings.batch_size, settings.micro_batch_size, config.processes
+            if passes(*sizes) * config.processes > 1:
+                remarks[f"{name}: a step has {pieces(*sizes)}."] = None
             if cost.remark:
                 remarks[f"{name}: {cost.remark}."] = None
     console.print(table)

@@ -128,11 +128,11 @@ def test_the_plan_of_a_shipped_experiment_says_its_cost_and_leaves_nothing(
     monkeypatch.setenv("COLUMNS", "200")
     config, output = REPOSITORY / "configs/experiment/quickstart.yaml", f"output={tmp_path}"
     model = "groups.strings.base.model={kind: pretrained, name_or_path: facebook/no-such}"
-    ended = remedy(["run", config, output, model, "--plan"], 300)
+    in_passes = "groups.strings.base.train.micro_batch_size=4"
+    ended = remedy(["run", config, output, model, in_passes, "--plan"], 300)
     assert ended.status == 0, ended.errors
-    assert re.search(
-        r"│ attention +│ 4 +│ \d+ rows +│ \d+ k +│ \d+% +│ \d+ G +│ [^│]* s +│ [^│]* s +│ 0\.\d GiB │", ended.output
-    )
+    assert re.search(r"│ attention +│ 4 +│ \d+ k +│ \d+% +│ \d+ G +│ [^│]* s +│ [^│]* s +│ 0\.\d GiB │", ended.output)
+    assert "character-strings: a step has 16 rows: 1 process x 4 passes x 4 rows." in " ".join(ended.output.split())
     assert "character-strings: not measured: model 'facebook/no-such' cannot be loaded" in " ".join(
         ended.output.split()
     )

@@ -58,10 +58,8 @@ class PermutationDiagnostic(Diagnostic):
     """The diagnostic."""
     lengths: tuple[int, ...] = Field(default=(8, 16, 32, 64, 128), min_length=1)
     """Numbers of commands, one condition each."""
-    spacings: tuple[float, ...] = ()
-    """Spacings of states, one condition each; `.inf`: only the first and the last. Empty: that of the data configuration."""
-    locals: tuple[Literal["full", "diff", "changes", "one_in_turn", "one_at_random"], ...] = ()
-    """Contents of states, one condition each; empty: that of the data configuration."""
+    reveals: tuple[dict[str, Any], ...] = ()
+    """Changes of `data.reveal`, one condition each, such as `{spacing: 4, frames: shown}`; empty: that of the data configuration."""
     repertoires: tuple[Annotated[int, Field(strict=True)], ...] = ()
     """Numbers of different commands in a program, one condition each, with a label; empty: that of the data configuration."""
     test_pairs: tuple[Literal["with", "without"], ...] = ()
@@ -76,15 +74,14 @@ class PermutationDiagnostic(Diagnostic):
         if self.test_pairs:
             check_test_pairs(self.kind, data.task, split)
         conditions = []
-        for spacing, contents, repertoire, pairs in itertools.product(
-            self.spacings or (data.reveal.spacing,),
-            self.locals or (data.reveal.locals,),
+        for reveal, repertoire, pairs in itertools.product(
+            self.reveals or ({},),
             self.repertoires or (None,),
             self.test_pairs or (None,),
         ):
             variants = {REPERTOIRE.name: repertoire, PAIRS.name: pairs}
             given_labels = {name: value for name, value in variants.items() if value is not None}
-            settings: dict[str, Any] = {"reveal.spacing": spacing, "reveal.locals": contents}
+            settings = {f"reveal.{key}": value for key, value in reveal.items()}
             settings |= {f"task.{name}": value for name, value in given_labels.items()}
             for length in self.lengths:
                 changed = data.changed({**settings, "task.length": length}, "diagnostic permutation")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
@@ -14,7 +14,15 @@ from remedy.data_gen.tasks import TASKS, Task
 from remedy.data_gen.traces.reveal import RevealConfig
 from remedy.data_gen.traces.string_encodings import EncodingName
 from remedy.eval.decoding.forcings import Forcing
-from remedy.eval.diagnostics.condition import DIAGNOSTICS, MOST_EXAMPLES, Condition, Diagnostic, extent
+from remedy.eval.diagnostics.condition import (
+    DIAGNOSTICS,
+    MOST_EXAMPLES,
+    REVEAL_FRAMES,
+    REVEAL_LOOPS,
+    Condition,
+    Diagnostic,
+    extent,
+)
 from remedy.eval.records.schema import label
 from remedy.eval.tables.sections import Published
 from remedy.registry import by_kind
@@ -57,7 +65,7 @@ class ProgramsDiagnostic(Diagnostic):
 
     title = "Traced programs"
     labels = (BENCHMARK, REWRITE)
-    compared = ("rewrite", "spacing", "locals", "string_encoding", "answer_only")
+    compared = ("rewrite", "spacing", "locals", REVEAL_FRAMES.name, REVEAL_LOOPS.name, "string_encoding", "answer_only")
     published = (CWM_32B,)
 
     kind: Literal["programs"] = "programs"
@@ -72,10 +80,8 @@ class ProgramsDiagnostic(Diagnostic):
     """False: the model writes a trace. True: it writes the answer at once, freely."""
     rewrites: tuple[Rewriting, ...] = Field(default=("none",), min_length=1)
     """Rewrites of the programs, one condition each: `none`, `all`, or one by name."""
-    spacings: tuple[float, ...] = ()
-    """Spacings of states; empty: that of the data configuration."""
-    locals: tuple[Literal["full", "diff", "changes"], ...] = ()
-    """Contents of states; empty: that of the data configuration."""
+    reveals: tuple[dict[str, Any], ...] = ()
+    """Changes of `data.reveal`, one condition each, such as `{spacing: 4, frames: shown}`; empty: that of the data configuration."""
     string_encodings: tuple[EncodingName, ...] = ()
     """String encodings; empty: that of the data configuration."""
     examples: int | None = Field(default=None, ge=1, le=MOST_EXAMPLES)
@@ -84,7 +90,7 @@ class ProgramsDiagnostic(Diagnostic):
     @model_validator(mode="after")
     def _something_to_do(self) -> ProgramsDiagnostic:
         if self.answer_only == (True,):
-            for name, neutral in (("forcing", _FORCING), ("spacings", ()), ("locals", ())):
+            for name, neutral in (("forcing", _FORCING), ("reveals", ())):
                 if getattr(self, name) != neutral:
                     raise ValueError(f"{name} does nothing with answer_only: [true]: remove it")
         return self
@@ -110,7 +116,5 @@ class ProgramsDiagnostic(Diagnostic):
                 yield RevealConfig(answer_only=True, max_tokens=data.reveal.max_tokens), "free"
                 continue
             traced = data.reveal.changed({"answer_only": False})
-            for spacing, contents, forcing in itertools.product(
-                self.spacings or (traced.spacing,), self.locals or (traced.locals,), self.forcing
-            ):
-                yield traced.changed({"spacing": spacing, "locals": contents}), forcing
+            for changes, forcing in itertools.product(self.reveals or ({},), self.forcing):
+                yield traced.changed(changes, "diagnostic programs: reveals"), forcing

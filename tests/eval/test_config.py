@@ -31,12 +31,12 @@ DATA: dict[str, dict[str, Any]] = {
     "programs": {"task": PROGRAMS},
 }
 CHANGES: dict[str, dict[str, Any]] = {
-    "permutation": {"lengths": [3], "spacings": [2], "locals": ["one_in_turn"], "repertoires": [2], "test_pairs": ["with"],
+    "permutation": {"lengths": [3], "reveals": [{"spacing": 2}], "repertoires": [2], "test_pairs": ["with"],
                     "forcing": ["action_forced"], "examples": 7},
     "composition": {"families": ["lists"], "functions": ["mirror_str"], "depths": [2], "forms": ["nested"], "test_pairs": ["with"],
                     "forcing": ["action_forced"], "examples": 7},
-    "programs": {"sources": [{"path": "examples"}], "forcing": ["free"], "answer_only": [False], "rewrites": ["all"], "spacings": [2],
-                 "locals": ["diff"], "string_encodings": ["spaced"], "examples": 1},
+    "programs": {"sources": [{"path": "examples"}], "forcing": ["free"], "answer_only": [False], "rewrites": ["all"],
+                 "reveals": [{"spacing": 2}], "string_encodings": ["spaced"], "examples": 1},
 }  # fmt: skip
 """For every field of every diagnostic, a value that changes what is evaluated."""
 
@@ -129,9 +129,9 @@ PERMUTATIONS, STRINGS, OWN = DATA.values()
         (STRINGS, {"kind": "composition", "depths": [], "forms": ["nested"]}, {}, "forms does nothing without depths"),
         (
             OWN,
-            {"kind": "programs", "answer_only": [True], "spacings": [2]},
+            {"kind": "programs", "answer_only": [True], "reveals": [{"spacing": 2}]},
             {},
-            "spacings does nothing with answer_only",
+            "reveals does nothing with answer_only",
         ),
         (OWN, {"kind": "programs"}, {"split": "validation"}, "split validation does nothing"),
         (PERMUTATIONS, {"kind": "permutation"}, {"trained_on": PROGRAMS}, "trained_on .* does nothing"),

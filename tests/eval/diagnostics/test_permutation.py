@@ -17,11 +17,26 @@ DATA = DataConfig.model_validate({"task": {"kind": "permutation", "n": 3, "lengt
 
 
 def test_every_length_under_every_spacing_and_forcing() -> None:
-    settings = {"lengths": [3, 5], "spacings": [1, 2], "forcing": ["free", "action_forced"]}
+    settings = {"lengths": [3, 5], "reveals": [{"spacing": 1}, {"spacing": 2}], "forcing": ["free", "action_forced"]}
     conditions = DIAGNOSTICS["permutation"].model_validate(settings).conditions(DATA, "test")
     found = {(c.data.task.model_dump()["length"], c.data.reveal.spacing, c.forcing) for c in conditions}
     assert found == {(n, k, forcing) for n in (3, 5) for k in (1, 2) for forcing in ("free", "action_forced")}
     assert [c.labels["length"] for c in conditions] == [c.data.task.model_dump()["length"] for c in conditions]
+
+
+def test_one_model_is_asked_at_several_densities() -> None:
+    data = DATA.changed({"format": "cwm", "reveal.locals": "diff"})
+    reveals = [{}, {"spacing": 4}, {"spacing": 4, "frames": "shown"}, {"spacing": math.inf, "frames": "shown"}]
+    found = DIAGNOSTICS["permutation"].model_validate({"lengths": [8], "reveals": reveals}).conditions(data, "test")
+    names = ("locals", "spacing", "reveal_frames", "horizon")
+    assert [[condition.labels.get(name) for name in names] for condition in found] == [
+        ["diff", 1, None, 1],
+        ["diff", 4, None, 4],
+        ["diff", 4, "shown", 4],
+        ["diff", math.inf, "shown", 8],
+    ]
+    with pytest.raises(ConfigError, match=r"diagnostic permutation: unknown key 'reveal\.frame'; did you mean"):
+        DIAGNOSTICS["permutation"].model_validate({"reveals": [{"frame": "shown"}]}).conditions(data, "test")
 
 
 def test_conditions_of_marked_lines_say_so_and_have_no_horizon() -> None:

@@ -29,7 +29,9 @@ def evaluation(changes: dict[str, Any], **diagnostic: Any) -> EvalConfig:
 @pytest.mark.slow
 def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None:
     source = {"path": str(programs), "tracer": {"max_frames": 500}}
-    settings = evaluation({"max_new_tokens": 1500}, sources=[source], rewrites=["none", "all"], locals=["diff"])
+    settings = evaluation(
+        {"max_new_tokens": 1500}, sources=[source], rewrites=["none", "all"], reveals=[{"locals": "diff"}]
+    )
     data = DataConfig.model_validate({"task": {"kind": "permutation"}})
     summary = evaluate(small_model("gru", TOKENIZER), TOKENIZER, CheckpointInfo(data), settings, tmp_path, "gru")
     rows = pd.concat([read_records(path) for path in (tmp_path / "records").glob("*.parquet")])

@@ -1,7 +1,8 @@
 """Token masks from a program's control flow.
 
 Separators and events are special tokens, and an action is one of a few source lines, so a trie over the possible frames gives the
-allowed tokens (De Cao et al., "Autoregressive entity retrieval", 2021). State and value are free text.
+allowed tokens (De Cao et al., "Autoregressive entity retrieval", 2021). State and value are free text. Where the reveal leaves a
+state out, there is none.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Symbols = tuple[int, ...]
 
 
 class Trie:
-    """Prefix tree over frames. At a frame's end, `steps` holds what it may stand for."""
+    """Prefix tree over frames. `steps` holds what the frames below it may stand for."""
 
     __slots__ = ("next", "steps")
 
@@ -38,7 +39,7 @@ class Trie:
         node = self
         for symbol in symbols:
             node = node.next.setdefault(symbol, Trie())
-        node.steps.add(step)
+            node.steps.add(step)
 
     @property
     def closing(self) -> int | None:
@@ -60,7 +61,8 @@ class TraceGrammar:
         format: str = "cwm",
         reveal: RevealConfig | None = None,
     ) -> None:
-        self.check(format, reveal or RevealConfig())
+        self.reveal = reveal or RevealConfig()
+        self.check(format, self.reveal)
         writer = FORMATS[format]
         assert isinstance(writer, Cwm)
         self.flow = flow
@@ -103,10 +105,18 @@ class TraceGrammar:
             after = walk.advance(walk.allowed())
             assert after is not None
             walk = after
-        return self.state_at(walk)
+        return self.state_at(walk, int(self.seeded))
 
-    def state_at(self, walk: Walk) -> TokenWalk:
-        return TokenWalk(self, walk, self.frames(walk.allowed()))
+    def state_at(self, walk: Walk, with_locals: int) -> TokenWalk:
+        """Return the state before a frame, after so many frames with locals."""
+        return TokenWalk(self, walk, self.frames(walk.allowed()), with_locals)
+
+    def leaves_out(self, walk: Walk, steps: Iterable[Step], ordinal: int) -> bool:
+        """Say if the next frame, one of `steps` and the `ordinal`-th with locals, shows no state."""
+        reveal = self.reveal
+        if reveal.at is not None or reveal.locals == "changes" or reveal.keeps(ordinal, -1):
+            return False
+        return not any(may_end(walk.advance({step})) for step in steps)  # the last state of a trace is always shown
 
     def _frames(self, allowed: frozenset[Step]) -> Trie:
         trie = Trie()
@@ -134,6 +144,8 @@ class TokenWalk:
     walk: Walk
     node: Trie
     """Position in the frame that follows those which `walk` has read."""
+    with_locals: int
+    """Number of frames with locals that `walk` has read."""
 
     @property
     def done(self) -> bool:
@@ -141,12 +153,38 @@ class TokenWalk:
 
     def allowed(self) -> Allowed:
         closing = self.node.closing
-        return Allowed(frozenset(self.node.next)) if closing is None else Allowed(frozenset({closing}), text=True)
+        if closing is None:
+            return Allowed(frozenset(self.node.next))
+        return Allowed(frozenset({closing}), text=not self._is_left_out(closing))
+
+    def _is_left_out(self, closing: int) -> bool:
+        is_state = closing == self.grammar.tokenizer.special_ids[Special.ACTION_SEP]
+        return is_state and self.grammar.leaves_out(self.walk, self.node.steps, self.with_locals)
 
     def after(self, token: int) -> TokenWalk | None:
         node = self.node.next.get(token) or self.node.next.get(~token)
         if node is None:  # free text stays where it is until its closing token
-            text = self.node.closing is not None and not self.grammar.tokenizer.is_special(token)
-            return self if text else None
-        walk = self.walk.advance(node.steps)
-        return TokenWalk(self.grammar, self.walk, node) if walk is None else self.grammar.state_at(walk)
+            return self if self.allowed().text and not self.grammar.tokenizer.is_special(token) else None
+        walk = None if node.next else self.walk.advance(node.steps)
+        if walk is None:
+            return TokenWalk(self.grammar, self.walk, node, self.with_locals)
+        read = any(step.event in WITH_LOCALS for step in node.steps)
+        return self.grammar.state_at(walk, self.with_locals + read)
+
+
+MOST_LEAVING = 100
+"""Frames without locals that are followed to the end of a trace."""
+
+
+def may_end(walk: Walk | None) -> bool:
+    """Say if a trace may end without another frame that has locals."""
+    waiting = [walk]
+    for number, after in enumerate(waiting):  # which grows meanwhile
+        steps = after.allowed() if after is not None else ()
+        if number > MOST_LEAVING or any(step.event is None for step in steps):
+            return True
+        for event in (Event.RETURN, Event.EXCEPTION):
+            if leaving := {step for step in steps if step.event is event}:
+                assert after is not None
+                waiting.append(after.advance(leaving))
+    return False

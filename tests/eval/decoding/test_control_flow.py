@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from remedy.eval.decoding.control_flow import TokenWalk, TraceGrammar
 from remedy.eval.decoding.forcings import ACTION_FORCED
 from remedy.eval.decoding.protocol import ConstraintState
 from remedy.models.tokenizer import Encoded, TraceTokenizer
+from tests.data_gen.execution.random_programs import Writer
 from tests.eval.constrained_runs import CHARACTERS
 from tests.tiny_models import bpe
 
@@ -81,6 +84,9 @@ def share(found: dict[Role, tuple[int, int]]) -> float:
         ("cwm", {}),
         ("cwm", {"reveal": {"locals": "diff"}}),
         ("cwm_unseeded", {"reveal": {"spacing": 4}}),
+        ("cwm", {"reveal": {"spacing": 3, "locals": "one_in_turn"}}),
+        ("cwm", {"reveal": {"spacing": math.inf, "locals": "diff"}}),
+        ("cwm", {"reveal": {"spacing": 5, "at": 0.25}}),
         ("cwm_numbered", {"first_line": [95, 105]}),
         ("cwm_numbers", {"first_line": [95, 105]}),
     ],
@@ -92,12 +98,29 @@ def test_no_true_token_is_refused(tokenizer: TraceTokenizer, format: str, change
         follow(start(example, tokenizer, data, "caught" if number % 2 else "all"), tokenizer.encode(example.spans))
 
 
+@pytest.mark.parametrize("spacing", [1, 3, math.inf])
+def test_no_true_token_of_branches_loops_and_raises_is_refused_where_states_are_left_out(
+    spacing: float, tmp_path: Path
+) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.py").write_text(Writer(number).program().code)
+    task = {"kind": "programs", "path": str(tmp_path), "tracer": {"isolation": "trusted"}}
+    data = DataConfig.model_validate({"task": task, "reveal": {"spacing": spacing, "locals": "diff"}})
+    certain = 0
+    for number, example in enumerate(made for made in examples(data, "all", range(20)) if made.outcome == "ok"):
+        exceptions = "caught" if number % 2 and not example.trace.raised else "all"
+        found = follow(start(example, CHARACTERS, data, exceptions), CHARACTERS.encode(example.spans))
+        certain += sum(count for count, _ in found.values())
+    assert certain > 100
+
+
+@pytest.mark.parametrize("spacing", [1, 4, math.inf])
 @pytest.mark.parametrize("moves", ["swaps", "full"])
 def test_on_straight_line_programs_whatever_is_written_of_states_the_rest_is_the_truth_that_action_forcing_feeds(
-    moves: str,
+    moves: str, spacing: float
 ) -> None:
-    """Though lines repeat, and nothing of the truth is known."""
-    data = DataConfig.model_validate({**STRAIGHT, "task": {**TASK, "moves": moves}})
+    """Though lines repeat, and nothing of the truth is known: not where states stand either, which the spacing says."""
+    data = DataConfig.model_validate({**STRAIGHT, "task": {**TASK, "moves": moves}, "reveal": {"spacing": spacing}})
     nonsense = BPE.encode(drawn(STRAIGHT, 1)[0].spans).ids[3]
     for example in examples(data, "test", range(6)):
         encoded = BPE.encode(example.spans)

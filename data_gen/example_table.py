@@ -14,6 +14,7 @@ from remedy.checksums import check_columns
 from remedy.data_gen.examples import Example
 from remedy.data_gen.roles import Role
 from remedy.data_gen.tasks.task import TokenArrays
+from remedy.settings import UserError
 
 _TEXT, _BOOLEAN, _NUMBER = pa.string(), pa.bool_(), pa.int64()
 _TYPES = {
@@ -95,6 +96,8 @@ def table_of_arrays(arrays: TokenArrays, indices: Sequence[int]) -> pa.Table:
 
 
 def _row(example: Example, tokens: Any) -> dict[str, Any]:
+    if taken := sorted(example.slices.keys() & _TYPES.keys()):
+        raise UserError(f"the task's slice {taken[0]!r} has the name of a column of data sets: rename it in the task")
     return {
         "index": example.index,
         "outcome": example.outcome,

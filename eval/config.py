@@ -22,15 +22,16 @@ class EvalConfig(Configuration):
     """Changes to the data configuration stored with the checkpoint, such as `{reveal.spacing: 1}`; for a checkpoint without one, all
     of it, with `task`."""
     split: Literal["validation", "test", "all"] = "test"
-    """The split of generated data and of the programs in `trained_on`; other given programs are all evaluated. `all`: every program,
-    for a model trained on none of them."""
+    """The split of generated programs and of those in `trained_on`; other given programs are all evaluated. `all`: every program, for a
+    model trained on none."""
     trained_on: Annotated[SerializeAsAny[Task], by_kind(TASKS, "programs")] | None = None
     """The programs that the checkpoint was trained on; by default those in its own configuration."""
     batch_size: int = Field(default=100, ge=1, le=1_000_000)
     """The largest number of examples decoded together; fewer if memory is short. With a backend, the number of requests in flight."""
     max_new_tokens: int | None = Field(default=None, ge=1, le=1_000_000_000)
-    """The largest number of tokens written for one example, forced ones included; null: four times those of its true trace, from 64
-    to 4,096. An example whose true trace is longer than the largest is not decoded; it counts as truncated."""
+    """The largest number of tokens that the model writes after the last fed one, certain ones included; parts before end at twice their
+    true length and 16. Null: four times the true trace, from 64 to 4,096. An example of whose true trace the model would have to write
+    more in all is not decoded; it counts as truncated."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """CPU threads; null: PyTorch's choice."""
     precision: Literal["fp32", "bf16"] | None = None

@@ -19,7 +19,7 @@ from remedy.processes import redirect_output
 from remedy.settings import resolve
 from remedy.speed import duration
 from remedy.train.config import RunConfig
-from remedy.train.division import passes, pieces
+from remedy.train.division import describe_step, passes
 
 if TYPE_CHECKING:
     from remedy.train.trial import Cost
@@ -64,7 +64,7 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
             )
             sizes = settings.batch_size, settings.micro_batch_size, config.processes
             if passes(*sizes) * config.processes > 1:
-                remarks[f"{name}: a step has {pieces(*sizes)}."] = None
+                remarks[f"{name}: a step has {describe_step(*sizes)}."] = None
             if cost.remark:
                 remarks[f"{name}: {cost.remark}."] = None
     console.print(table)

@@ -19,6 +19,7 @@ import typer
 from remedy.launch.console import Overrides, in_words, load_one
 from remedy.owner import owned
 from remedy.processes import end_with_parent, this_process
+from remedy.settings import UserError
 
 if TYPE_CHECKING:
     from remedy.train.config import RunConfig
@@ -63,6 +64,8 @@ def train(
     settings = load_one(RunConfig, config, overrides)
     # The deepspeed launcher passes a local rank: it implies DeepSpeed, if the configuration has no section.
     if local_rank is not None and settings.train.deepspeed is None:
+        if settings.train.fsdp is not None:
+            raise UserError("train.fsdp is FSDP2, and this is DeepSpeed's launcher: start the run with torchrun")
         settings = settings.changed({"train.deepspeed": {}})
     if this_process().is_main:
         with owned(Path(settings.output)):  # raises before imports that take seconds

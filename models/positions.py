@@ -1,7 +1,7 @@
 """Positions of a batch's tokens: checks, packed examples, and randomised positions.
 
 Ruoss et al., "Randomized positional encodings boost length generalization of Transformers", ACL 2023: a row of n tokens gets an ordered
-random subset of n positions of a far longer range. A model that writes token by token must not know n. So here a row takes the first n
+random subset of n positions of a far longer range. A model that writes token by token must not know n: here a row takes the first n
 of a subset of m, with m log-uniform from n to `capacity`: m = n is the paper's draw, m = `capacity` the even spacing of evaluation.
 """
 
@@ -121,7 +121,7 @@ class Group(NamedTuple):
     slots: Tensor
     """Indices of these tokens in N L."""
     tokens: Tensor
-    """Indices of these tokens in the packed rows' B T."""
+    """Indices of these tokens in the packed rows, flattened (B T)."""
 
     def split(self, flat: Tensor) -> Tensor:
         """Select the group's tokens from all (B T, ...), as (N, L, ...)."""

@@ -237,7 +237,7 @@ def _known_targets(model: PreTrainedModel, lora: LoraSettings) -> list[str]:
 def four_bit_options(dtype: torch.dtype | str, device: str) -> dict[str, Any]:
     """Return the loader's options for NF4 with doubly quantised scales (Dettmers et al., 2023).
 
-    `place`: a device, or `auto` for all.
+    `device`: a device, or `auto` for all.
 
     Raises:
         UserError: bitsandbytes is not installed.

@@ -131,7 +131,7 @@ KINDS: dict[type[nn.Module], type[nn.Module]] = {
 def stack(models: Sequence[DecoderForCausalLM]) -> DecoderForCausalLM:
     """Stack decoders of one configuration into one, whose parameters are (M, ...).
 
-    It reads ids (M B, T), the first member's rows first, without cache and packing.
+    The model reads ids (M B, T), the first member's rows first; no cache, no packing.
 
     Raises:
         UserError: a module cannot be stacked.

@@ -1,4 +1,4 @@
-"""Hugging Face's training arguments and DeepSpeed's JSON, from a run's settings."""
+"""Hugging Face's training arguments, DeepSpeed's JSON and FSDP2's options, from a run's settings."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fsdp_arguments(settings: FsdpSettings | None) -> dict[str, Any]:
 
 
 def check_fsdp(on_cpu: bool, world_size: int) -> None:
-    """Refuse FSDP2 where it would divide nothing."""
+    """Raise a UserError where FSDP2 would divide nothing."""
     if on_cpu:  # Accelerate 1.15 drops it there without a word
         raise UserError(
             "train.fsdp needs GPUs: on CPUs Accelerate divides nothing; use train.deepspeed={stage: 3} here"
@@ -124,6 +124,8 @@ def _read(file: str) -> dict[str, Any]:
         data: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"train.deepspeed.file: {file}: cannot be read as JSON ({error})") from None
+    if not isinstance(data, dict) or not isinstance(data.get("zero_optimization", {}), dict):
+        raise ConfigError(f"train.deepspeed.file: {file}: must be a mapping, and so must its `zero_optimization`")
     for section, why in (
         ("optimizer", "train.optim, learning_rate, weight_decay and adam_beta2"),
         ("scheduler", "train.lr_scheduler_type and warmup_ratio"),
@@ -168,7 +170,7 @@ class FixUniversalOptimizerState(TrainerCallback):
 
 
 def hold_in_bf16(config: RunConfig, arguments: TrainingArguments, model: CausalLM) -> dict[str, Any]:
-    """Convert a pretrained model to bfloat16 on a CPU; return the Trainer's options."""
+    """Prepare a pretrained model for bfloat16 on a CPU; return the Trainer's options."""
     adapted = hasattr(model, "get_base_model")
     base: Any = model.get_base_model() if adapted else model  # type: ignore[attr-defined]
     in_float32 = base._keep_in_fp32_modules or base._keep_in_fp32_modules_strict
@@ -202,11 +204,11 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     """Build Hugging Face's arguments and join the process group.
 
     Raises:
-        UserError: the batch cannot be divided over the processes, the machine lacks the precision, or the DeepSpeed
-            JSON contradicts the settings.
+        UserError: the batch cannot be divided over the processes; the machine lacks precision, optimizer, tracker,
+            DeepSpeed or FSDP2; or the DeepSpeed JSON contradicts the settings.
     """
     settings = config.train
-    rounds = passes(settings.batch_size, settings.micro_batch_size, world_size)
+    count = passes(settings.batch_size, settings.micro_batch_size, world_size)
     on_cpu = not torch.cuda.is_available()
     if on_cpu and settings.precision == "fp16":
         raise UserError("train.precision fp16 needs a CUDA device; use bf16 or fp32 here")
@@ -225,8 +227,8 @@ def training_arguments(config: RunConfig, world_size: int, resharded: bool = Fal
     arguments = TrainingArguments(
         output_dir=config.output,
         max_steps=settings.total_steps,
-        per_device_train_batch_size=settings.batch_size // (world_size * rounds),
-        gradient_accumulation_steps=rounds,
+        per_device_train_batch_size=settings.batch_size // (world_size * count),
+        gradient_accumulation_steps=count,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="cosine_with_min_lr" if settings.min_lr_ratio else settings.lr_scheduler_type,
         lr_scheduler_kwargs={"min_lr_rate": settings.min_lr_ratio} if settings.min_lr_ratio else None,

@@ -14,11 +14,11 @@ class DeepSpeedSettings(Settings):
     """DeepSpeed's ZeRO (Rajbhandari et al., "ZeRO", 2020)."""
 
     stage: Literal[0, 1, 2, 3] = 1
-    """ZeRO stage: processes share optimizer state (1), also gradients (2), also weights (3)."""
+    """ZeRO stage: processes divide nothing (0), optimizer state (1), also gradients (2), also weights (3)."""
     offload: Literal["none", "optimizer", "all"] = "none"
     """Offload to host memory: the optimizer state, or also the weights."""
     param_persistence_threshold: int | None = Field(default=None, ge=0)
-    """Under stage 3, parameters of fewer elements stay whole on every process."""
+    """Under stage 3, parameters with fewer elements than this stay whole on every process."""
     file: str | None = None
     """Path of your own DeepSpeed JSON, in place of the other keys; it must agree with the rest of the configuration."""
 
@@ -26,7 +26,7 @@ class DeepSpeedSettings(Settings):
     def _used(self) -> DeepSpeedSettings:
         if self.file is not None:
             others = ("stage", "offload", "param_persistence_threshold")
-            self.refuse_idle(dict.fromkeys(others, "with a file, which says it"))
+            self.refuse_idle(dict.fromkeys(others, "with a file, which sets it"))
             return self
         if self.stage != 3:
             only = f"at stage {self.stage}, since only stage 3 divides parameters"
@@ -64,7 +64,7 @@ def passes(batch_size: int, micro_batch_size: int | None, processes: int) -> int
     return batch_size // at_once if micro_batch_size else 1
 
 
-def pieces(batch_size: int, micro_batch_size: int | None, processes: int) -> str:
+def describe_step(batch_size: int, micro_batch_size: int | None, processes: int) -> str:
     """Write how a step is computed: `64 rows: 8 processes x 8 passes x 1 row`."""
     count = passes(batch_size, micro_batch_size, processes)
     factors = (processes, "process"), (count, "pass"), (batch_size // (processes * count), "row")

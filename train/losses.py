@@ -1,11 +1,11 @@
 """The loss at supervised tokens, computed in chunks to save memory.
 
-With a vocabulary of 128,256, a token's logits and their gradient in float32 take a megabyte, most of training's memory.
+With a vocabulary of 128,256, a token's logits and their gradient take a megabyte in float32.
 So the output embeddings turn the hidden states (B, T, D) before supervised tokens into losses, in chunks. The backward
 pass computes all but one chunk again (Chen et al., "Training deep nets with sublinear memory cost", 2016).
 
-Every wrapper allows it there: ZeRO-3 and FSDP2 have whole weights only inside their module's call,
-DistributedDataParallel wants all parameters used inside the model's, and PEFT puts adapters inside the module.
+Every wrapper allows it there: ZeRO-3 and FSDP2 have whole weights only inside their module's call, DistributedDataParallel
+wants all used inside the model's, and PEFT puts adapters inside the module.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from remedy.train.arguments import (
 from remedy.train.checkpoints import Checkpoints, NewSchedule, SealedCheckpoint, copy_model, quarantine, starting_point
 from remedy.train.config import DIVERGED, RunConfig
 from remedy.train.data import Rows, ShardDataset, TraceDataset
-from remedy.train.division import pieces
+from remedy.train.division import describe_step
 from remedy.train.processes import StopOnSignal
 from remedy.train.tracking import ProgressLine, Tracking
 from remedy.train.trainer import RowTrainer, explained, saving
@@ -273,7 +273,7 @@ def build_rows(config: RunConfig, tokenizer: TraceTokenizer) -> Rows:
 
 def announce(config: RunConfig, model: CausalLM, device: torch.device) -> None:
     count, settings = f"{parameter_count(model):,}", config.train
-    step = pieces(settings.batch_size, settings.micro_batch_size, this_process().world_size)
+    step = describe_step(settings.batch_size, settings.micro_batch_size, this_process().world_size)
     log.info("%s: %s trained parameters, %d steps of %s", config.name, count, settings.total_steps, step)
     advice = precision_advice(settings.precision) if device.type == "cpu" else None
     if advice is not None and not isinstance(config.model, DecoderSettings):

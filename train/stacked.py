@@ -276,7 +276,7 @@ def _steps(members: Sequence[Member], model: DecoderForCausalLM, stop: StopOnSig
 
 
 def _batches(members: Sequence[Member], start: int) -> DataLoader[dict[str, Tensor]]:
-    """Yield batches (M B, T) from step `start` on, the first member's rows first."""
+    """Load batches (M B, T) from step `start` on, the first member's rows first."""
     args, size = members[0].args, members[0].args.per_device_train_batch_size
     return DataLoader(
         cast(Any, StackDataset(*(cast(Rows, member.train_dataset) for member in members))),

@@ -164,7 +164,9 @@ class Tracking(TrainerCallback):
 
     def samples(self, step: int, samples: list[Sample]) -> None:
         """Send W&B a table of true and predicted validation rows."""
-        if self.run is not None:
+        if self.run is None:
+            return
+        with _quietly():
             import wandb
 
             rows: list[list[Any]] = [[step, *sample] for sample in samples]

@@ -85,8 +85,7 @@ class RowTrainer(Trainer):
     Before a pretrained model's first step, it tests if packed examples stay apart and if all logits are needed
     (`train/losses.py`; `all_logits`: why).
 
-    `show`: receives samples after each validation. `peak`: FLOP/s of one device. `shape`: (rows, tokens) of the last
-    batch.
+    `show`: receives samples after each validation. `peak`: a device's FLOP/s. `shape`: (rows, tokens) of the last batch.
 
     Raises:
         UserError: an example is longer than the model's table of positions, label smoothing or loss weights meet a

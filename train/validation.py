@@ -142,9 +142,9 @@ class Validation:
     def _of_batch(
         self, model: CausalLM, device: torch.device, rows: list[Tokens], head: Head | None
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return sums of losses and tokens (R, 2), and each token's mistake.
+        """Return loss sums and token counts (R, 2), and each supervised token's mistake, in the order of rows.
 
-        R: all supervised roles together, then each. Tokens are the supervised ones, in the order of rows.
+        R: all supervised roles together, then each.
         """
         ids, roles = padded(rows, self.pad_id)
         supervised = np.isin(roles[:, 1:], self.roles)

@@ -94,7 +94,7 @@ class Stack(NamedTuple):
 class ControlFlow:
     """Control flow of a program: which events and lines may follow a trace.
 
-    It holds for traces made under CPython 3.11 with all calls shown. Unmodelled code may do anything, with three exceptions:
+    It holds for traces of CPython 3.11 with all calls shown. Unmodelled code may do anything but three things:
     RecursionError and MemoryError where nothing else raises, names composed at run time, and a generator that a signal handler
     closes as it resumes.
 

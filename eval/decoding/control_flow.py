@@ -1,8 +1,8 @@
 """Token masks from a program's control flow.
 
 Separators and events are special tokens, and an action is one of a few source lines, so a trie over the possible frames gives the
-allowed tokens (De Cao et al., "Autoregressive entity retrieval", 2021). State and value are free text. Where the reveal leaves a
-state out, there is none.
+allowed tokens (De Cao et al., "Autoregressive entity retrieval", 2021). State and value are free text; none where the reveal leaves
+it out.
 """
 
 from __future__ import annotations

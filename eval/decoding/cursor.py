@@ -36,7 +36,7 @@ class Generated(NamedTuple):
 class Cursor:
     """Cursor over one example: feeds tokens, takes generated ones and ends runs.
 
-    It calls no model: the caller passes predictions in, and may draft what is `ahead`. Drafts change no result.
+    The caller passes predictions in, and may draft what is `ahead`. Drafts change no result.
 
     A run between fed tokens ends before the true next token, before any special token, or at a limit; with `exact`,
     only at the length of the true run. An event is a run of one token. The last run ends with the end-of-text token.

@@ -13,7 +13,7 @@ An example with a wrong answer has the first class that fits:
      is missing or made up.
    - `wrong return`: only the returned or raised value differs.
 
-Lost state, as comparisons mean it, shows as `wrong state` or `wrong return`; it shows alone where actions are fed.
+Lost state shows as `wrong state` or `wrong return`; alone where actions are fed.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def generation(
     truth: Encoded,
     near_ties: int = 0,
 ) -> Generation:
-    """Return the row of one example. `places`: of the tokens of all runs."""
+    """Return the row of one example. `places`: frame and role of each run's tokens."""
     written = [token for run in runs for token in run.ids]
     ids, roles, numbers, strings = truth
     return {

@@ -8,8 +8,8 @@ section 3. Gated DeltaNet decays, a_t = exp(g_t) (Yang, Kautz & Hatamizadeh, "Ga
 per token, decays before the first and reads after the last (Siems et al., "DeltaProduct", 2025). For beta in (0, 1) eigenvalues are in
 [0, a]; for beta in (0, 2) in [-a, a], where a step can be a reflection (Grazzi et al., 2024).
 
-Gates and value widths are as in flash-linear-attention (`fla/layers`). Here keys are as wide as the model (Gated DeltaNet's authors:
-3/4), convolution and beta have biases, queries are not scaled, which the output norm undoes, and DeltaProduct has no decay.
+Unlike flash-linear-attention (`fla/layers`), keys are as wide as the model (Gated DeltaNet's authors: 3/4), convolution and beta have
+biases, queries are not scaled, which the output norm undoes, and DeltaProduct has no decay.
 
 Letters: `q`, `k`, `v`, `beta`, `g` log decay. Shapes: B batch, H heads, T time, K and V a head's key and value channels.
 """

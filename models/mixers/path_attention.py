@@ -2,9 +2,8 @@
 
     y_i = sum_j softmax_j(k_j^T H_{j+1} ... H_i q_i / sqrt(K)) v_j,    H_t = I - beta_t w_t w_t^T
 
-Yang et al., "PaTH attention", 2025 (arXiv 2505.16381). A token t multiplies all earlier keys by H_t; decoding is then an ordinary
-softmax. In a chunk, products of H are a triangular system (UT transform; sections 3.2 and 3.3). With beta in (0, 2) no product has a
-norm above 1.
+Yang et al., "PaTH attention", 2025 (arXiv 2505.16381). In a chunk, products of H are a triangular system (UT transform; sections
+3.2 and 3.3). With beta in (0, 2) no product has a norm above 1.
 
 Shapes: B batch, H heads, T time, P earlier tokens, K and V a head's key and value channels, S a chunk's length.
 """

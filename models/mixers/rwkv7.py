@@ -67,7 +67,7 @@ class RWKV7(Mixer):
     With kappa = k * k_k, normalised in each head, k (1 + k_a (a - 1)) is written and the content along kappa removed. w is in
     (exp(-e^-0.5), 1) = (0.545, 1) and a in (0, 1), so the transition diag(w) - kappa^T (a * kappa) has eigenvalues in (-0.455, 1): it
     is similar to diag(w) - z^T z with z = sqrt(a) * kappa. Ranks and initial values are the authors' (RWKV-LM, v7;
-    `fla/layers/rwkv7.py`). The value residual, which would cross layers, is left out.
+    `fla/layers/rwkv7.py`). The value residual is left out.
     """
 
     reads = READS["rwkv7"]

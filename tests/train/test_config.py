@@ -19,7 +19,7 @@ from remedy.settings import ConfigError, Settings, UserError, apply_changes, bui
 from remedy.train import arguments, run
 from remedy.train.checkpoints import Checkpoints
 from remedy.train.config import RunConfig, Stage, TrackingSettings, TrainSettings
-from remedy.train.division import DeepSpeedSettings, FsdpSettings, passes, pieces
+from remedy.train.division import DeepSpeedSettings, FsdpSettings, describe_step, passes
 from remedy.train.tracking import Tracking
 from remedy.train.trainer import RowTrainer
 
@@ -62,7 +62,7 @@ def test_stages_keep_their_proportions_in_any_number_of_steps(steps: list[int], 
 def test_the_shipped_recipe_divides_over_machines_of_eight_gpus(nodes: int, parts: str) -> None:
     settings = load(RunConfig, ROOT / "configs/train/cwm_lora.yaml").train
     sizes = settings.batch_size, settings.micro_batch_size
-    assert pieces(*sizes, 8 * nodes) == f"64 rows: {8 * nodes} processes x {parts}"
+    assert describe_step(*sizes, 8 * nodes) == f"64 rows: {8 * nodes} processes x {parts}"
     with pytest.raises(
         UserError, match=r"not a multiple of 24 processes x train.micro_batch_size \(1\); choose a multiple of 24"
     ):

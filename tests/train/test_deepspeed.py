@@ -48,6 +48,7 @@ def test_a_hand_written_file_is_kept_where_it_agrees_or_says_nothing(made: Any, 
     [
         ({"gradient_clipping": 5}, "gradient_clipping=5, but train's max_grad_norm=1.0"),
         ({"train_batch_size": 8}, "train_batch_size=8, but train's train_batch_size (calculated)=64"),
+        ({"zero_optimization": None}, "must be a mapping, and so must its `zero_optimization`"),
         ({"optimizer": {"type": "AdamW"}}, "`optimizer` is set by train.optim, learning_rate"),
     ],
 )

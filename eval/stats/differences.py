@@ -81,9 +81,9 @@ def compare(
     """Estimate the difference of two sides' outcomes (S, P) on the same programs.
 
     For these runs: Agresti and Min's adjusted interval for matched pairs (Statistics in Medicine 24, 2005), with the t
-    distribution of the clusters. For recipes: Welch's variances over seeds, crossed with those over programs as in `over_seeds`, and exact permutation
-    tests. `same_runs`: row s of both sides is one run under two conditions. `without_seeds`: the side is a model
-    that no seed could change.
+    distribution of the clusters. For recipes: Welch's variances over seeds, crossed with those over programs as in
+    `over_seeds`, and exact permutation tests. `same_runs`: row s of both sides is one run under two conditions.
+    `without_seeds`: the side is a model that no seed could change.
 
     Raises:
         ValueError: the sides have no outcomes, or differ in programs (with `same_runs`, in seeds).

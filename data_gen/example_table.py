@@ -75,7 +75,8 @@ def table_of(examples: Iterable[tuple[Example, Any]]) -> pa.Table:
 def table_of_arrays(arrays: TokenArrays, indices: Sequence[int]) -> pa.Table:
     """Make the same table from arrays of tokens."""
     width = arrays.ids.shape[1]
-    inside = np.arange(width) < arrays.lengths[:, None] if (arrays.lengths < width).any() else ...
+    padded = (arrays.lengths < width).any()
+    inside = np.arange(width) < arrays.lengths[:, None] if padded else ...  # all, which is faster than a mask
     ends = pa.array(np.concatenate([[0], np.cumsum(arrays.lengths)]), pa.int32())
     tokens = {
         "input_ids": pa.array(arrays.ids[inside].ravel(), pa.int32()),

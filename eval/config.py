@@ -29,9 +29,9 @@ class EvalConfig(Configuration):
     batch_size: int = Field(default=100, ge=1, le=1_000_000)
     """The largest number of examples decoded together; fewer if memory is short. With a backend, the number of requests in flight."""
     max_new_tokens: int | None = Field(default=None, ge=1, le=1_000_000_000)
-    """The largest number of tokens that the model writes in one go, certain ones included; where true tokens follow, also twice the true
-    part and 16. Null: four times the true trace, from 64 to 4,096. An example of whose true trace the model has to write more in all is
-    not decoded; it counts as truncated."""
+    """The largest number of tokens that the model writes in one go, certain ones included; where true tokens follow, also twice the
+    true part and 16. Null: four times the true trace, from 64 to 4,096. An example of whose true trace the model has to write more in
+    all is not decoded; it counts as truncated."""
     threads: int | None = Field(default=None, ge=1, le=1000)
     """CPU threads; null: PyTorch's choice."""
     precision: Literal["fp32", "bf16"] | None = None

@@ -22,6 +22,8 @@ from remedy.settings import dump
 
 _OWN = {"index", "outcome", "program", "answer", "input_ids", "roles", "frames", "strings"}
 ROLES = [role.label for role in Role]
+OWN_VOCABULARY = """. Its vocabulary was trained on this data set: counts of tokens of data sets with vocabularies
+of their own do not compare (`remedy measure` compares)"""
 MOST = {"reveal": 100}
 """The most values of a slice that are listed, where it is not 12: a budget chooses many spacings."""
 
@@ -113,7 +115,7 @@ frame's number in `frames`, and in `strings` whether it is of a string value's t
 {settings}
 {fence}
 
-Tokenizer: `{tokenizer}`
+Tokenizer: `{tokenizer}`{OWN_VOCABULARY if '"bpe"' in tokenizer else ""}
 
 The programs ran on {python}, isolation: {isolation}. Traces of other Python versions differ. Made with
 Python {platform.python_version()}, {packages}.

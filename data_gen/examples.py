@@ -38,7 +38,7 @@ NOT_RUN = ProgramError("not run", "not run")
 """Outcome of a program that is only drawn."""
 Count = Callable[[Sequence[Span]], int]
 """Number of tokens of spans."""
-SAMPLE, LISTED = 50, 8
+SAMPLE, TRIED, LISTED = 50, 300, 8
 """Given programs tried before an experiment, and failures listed, at most."""
 
 
@@ -157,9 +157,12 @@ def untraced(task: Task) -> tuple[str, ...]:
         UserError: none has a trace, or no sandbox can be started.
     """
     count = task.count(ALL) or 0
-    sample = executions(DataConfig(task=task), ALL, range(0, count, count // SAMPLE + 1))
+    sample = executions(DataConfig(task=task), ALL, range(0, count, -(-count // TRIED) or 1))
     problems = [f"{execution.kind}: {execution.outcome}" for execution in sample if execution.kind != "ok"]
-    summary = f"{task.name}: {len(problems)} of {len(sample)} programs that were tried have no trace"
+    tried = (
+        f"{len(sample)} programs" if len(sample) == count else f"{len(sample)} programs that were tried, of {count:,},"
+    )
+    summary = f"{task.name}: {len(problems)} of {tried} have no trace"
     lines = (f"{summary}; correct them, or they are left out:", *problems[:LISTED])
     if sample and len(problems) == len(sample):
         raise UserError("\n".join(lines))

@@ -66,7 +66,7 @@ def init(
     programs: Annotated[
         str, typer.Argument(help="your programs: a JSONL file of {code, input}, or a folder of .py files")
     ],
-    out: Annotated[Path | None, target("the file (default: the programs' name with .yaml)")] = None,
+    out: Annotated[Path | None, target("the file (default: in this folder, the programs' name with .yaml)")] = None,
 ) -> None:
     """Write an experiment over your own programs: a baseline, characters for strings, sparse states.
 

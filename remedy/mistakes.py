@@ -50,10 +50,14 @@ _OTHERS = {
     "patience": "early_stopping early_stopping_patience",
     "seed": "random_seed rng_seed",
     "path": "file data_path dataset dataset_path",
-    "wandb": "use_wandb report_to",
+    "report_to": "wandb use_wandb loggers trackers",
 }
 """Other tools' names of settings."""
-_ABOUT = {"optim": " (AdamW by default; it takes Transformers' names)"}
+_ABOUT = {
+    "optim": " (AdamW by default; it takes Transformers' names)",
+    "micro_batch_size": " (rows of a pass; a step has batch_size / (processes x micro_batch_size) passes)",
+    "report_to": " (a list: [wandb, tensorboard], or [] for none)",
+}
 """What to say of a setting that is suggested."""
 
 

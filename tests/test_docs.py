@@ -16,7 +16,7 @@ import yaml
 from benchmarks.picture import chart
 from remedy.data_gen.config import DataConfig
 from remedy.data_gen.examples import examples
-from remedy.data_gen.roles import CWM_IDS, spans_text
+from remedy.data_gen.roles import CWM_IDS, Role, spans_text
 from remedy.launch.reference import SETTINGS, fields, markdown, places, settings_class
 from remedy.messages import install
 from remedy.settings import Settings
@@ -122,7 +122,11 @@ def test_the_ids_of_a_data_set_are_decoded_as_the_page_says(
     capsys.readouterr()
     exec(code, {})
     data = DataConfig.model_validate({"task": task, "format": "cwm"})
-    assert capsys.readouterr().out == spans_text(examples(data, "train", [0])[0].spans) + "\n"
+    spans = examples(data, "train", [0])[0].spans
+    states = sum(len(str(span.piece)) for span in spans if span.role is Role.STATE)  # a token a character
+    text, counted = capsys.readouterr().out.rsplit("Counter(", 1)
+    assert text == f"{spans_text(spans)}\n"
+    assert f"'state': {states}, " in counted
 
 
 def test_python_in_the_documents_prints_what_stands_below_it() -> None:

@@ -81,8 +81,8 @@ class TrainSettings(Settings):
     adam_beta2: float = Field(default=0.98, gt=0, lt=1)
     """AdamW's decay rate of the mean squared gradient."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """bf16 and fp16 compute in half precision on weights kept in float32; fp16 on CUDA only. On a CPU, bf16 pays with
-    AMX instructions."""
+    """bf16 and fp16 compute in half precision on weights kept in float32 (frozen ones under adapters in half precision); fp16 on CUDA
+    only. On a CPU, bf16 pays with AMX instructions."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass in place of keeping them, to save memory."""
     torch_compile: bool = False
@@ -127,7 +127,8 @@ class TrainSettings(Settings):
 
             names = [optimizer.value for optimizer in OptimizerNames]
             if name not in names:
-                raise ValueError(f"Transformers has no optimizer {shown(name)}; {suggest(name, names)}")
+                near = suggest(name, names)
+                raise ValueError(f"Transformers has no optimizer {shown(name)}; AdamW is the default; {near}")
         return name
 
     @model_validator(mode="after")
@@ -149,7 +150,7 @@ class TrainSettings(Settings):
         if self.stacked is not None:
             self._check_stacked()
         if self.deepspeed is not None and self.fsdp is not None:
-            raise ValueError("deepspeed and fsdp both divide a run over processes: remove one of them")
+            raise ValueError("deepspeed and fsdp both divide a run over processes: set one of them to null")
         if self.deepspeed is not None and self.deepspeed.stage == 0 and self.precision == "bf16":
             raise ValueError(
                 "deepspeed.stage 0 with bf16 uses a different optimizer path than stages 1 to 3: choose one"
@@ -296,9 +297,7 @@ class RunConfig(Configuration):
                 "models or adapters: remove it"
             )
         if self.train.fsdp is not None and isinstance(self.model, PretrainedSettings) and self.model.load_in_4bit:
-            raise ValueError(
-                "model.load_in_4bit: FSDP2 leaves weights in 4 bits whole on every process: remove train.fsdp"
-            )
+            raise ValueError("model.load_in_4bit: FSDP2 leaves weights in 4 bits whole everywhere: remove train.fsdp")
         if self.train.stacked is not None and self.tracking.others:
             raise ValueError(
                 f"train.stacked {self.train.stacked} does not go with tracking.report_to {self.tracking.others[0]}, which follows "

@@ -107,12 +107,9 @@ def word_counts(verdicts: Sequence[Verdict]) -> str:
 
 def undecidable(verdict: Verdict) -> str:
     """Say if no outcome could have been conclusive."""
-    bound = bounds(verdict)
-    return (
-        f"These seeds {bound}."
-        if verdict.word is VerdictWord.INCONCLUSIVE and bound.startswith("could show nothing")
-        else ""
-    )
+    _, nothing, reason = bounds(verdict).partition("could show nothing: ")
+    decided = verdict.word is not VerdictWord.INCONCLUSIVE
+    return f"Of trainings these seeds could decide nothing: {reason}." if nothing and not decided else ""
 
 
 def confidence(verdict: Verdict) -> str:

@@ -75,14 +75,14 @@ def test_the_experiment_that_init_writes_is_one_that_runs(
 
 
 def test_rows_that_have_no_trace_are_listed_and_an_experiment_over_none_other_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, bad = own(tmp_path), tmp_path / "bad.jsonl"
     row = json.dumps({"code": "def g(x):\n    return x", "input": "1"})
     bad.write_text("\n".join([row, *good.read_text().splitlines()[:20], row]))
     init(str(bad), tmp_path / "bad.yaml")
     said = capsys.readouterr().out.splitlines()
-    assert said[1] == f"{bad}: 2 of 22 programs that were tried have no trace; correct them, or they are left out:"
+    assert said[1] == f"{bad}: 2 of 22 programs have no trace; correct them, or they are left out:"
     assert said[2].startswith(
         f"call: {bad}:1: the call raised NameError(\"name 'f' is not defined\") before f ran; check that"
     )
@@ -93,7 +93,10 @@ def test_rows_that_have_no_trace_are_listed_and_an_experiment_over_none_other_is
     assert said[1] in capsys.readouterr().out
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text("\n".join([row.replace('"1"', f'"{n}"') for n in range(79)]))
-    says = r"wrong\.jsonl: 40 of 40 programs that were tried have no trace; .*\ncall: .*wrong\.jsonl:1: the call"
+    monkeypatch.setattr("remedy.data_gen.examples.TRIED", 40)
+    says = (
+        r"wrong\.jsonl: 40 of 40 programs that were tried, of 79, have no trace; .*\ncall: .*wrong\.jsonl:1: the call"
+    )
     with pytest.raises(UserError, match=says):
         init(str(wrong), tmp_path / "none.yaml")
     assert not (tmp_path / "none.yaml").exists()

@@ -50,7 +50,7 @@ def test_what_runs_show_and_what_is_not_known_of_other_trainings_are_said_first(
     printed = capsys.readouterr().out
     assert printed.startswith(said)
     assert "Of other trainings: not known with 3 seeds; 5 a side would show this difference (power 80 %)." in printed
-    assert "These seeds could show nothing: 24 programs cannot show 95%" in printed
+    assert "Of trainings these seeds could decide nothing: 24 programs cannot show 95%" in printed
     page = (tmp_path / "out" / "report.md").read_text()
     assert f"**{said.replace('. ', '.** ', 1)}" in page
     assert 'class="word inconclusive">In these runs helped<' in (tmp_path / "out" / "report.html").read_text()

@@ -223,7 +223,7 @@ def test_every_setting_does_something_wherever_it_is_accepted(
         ({"train.patience": 3}, "patience 3 does nothing without evaluate_every: remove it"),
         ({"train.stacked": 2, "train.deepspeed": {}}, "stacked 2 does not go with deepspeed"),
         ({"train.stacked": 2, "train.optim": "adafactor"}, "stacked 2 does not go with optim: its steps may mix"),
-        ({"train.optim": "adamv"}, "optim: Transformers has no optimizer 'adamv'; did you mean"),
+        ({"train.optim": "adamv"}, "optim: Transformers has no optimizer 'adamv'; AdamW is the default; did you mean"),
         ({"train.stacked": 2, "train.max_steps": 0}, "does not go with max_steps 0"),
         ({"train.stacked": 2, "model": {"kind": "pretrained", "name_or_path": "some/model"}}, "not pretrained models"),
         (

@@ -40,7 +40,7 @@ CHOOSING = {
 }
 TRACKED = {
     **SWEEP["groups"]["swaps"],
-    "base": {**BASE, "tracking": {"wandb": True}},
+    "base": {**BASE, "tracking": {"report_to": ["wandb"]}},
     "grid": {},
     "runs": {"tracked": {"model.mixers": ["gru"]}},
 }

@@ -32,8 +32,11 @@ from tests.train.launching import CONFIG
 
 ALONE = Process(0, 0, 1)
 RESTLESS = {
-    **{"learning_rate": 3.0, "warmup_ratio": 1.0},  # it rises in all steps, soon too far on any processor
-    **{"max_steps": 60, "evaluate_every": 2, "validation_examples": 20},
+    "learning_rate": 3.0,
+    "warmup_ratio": 1.0,  # it rises in all steps, soon too far on any processor
+    "max_steps": 60,
+    "evaluate_every": 2,
+    "validation_examples": 20,
 }
 """A run that soon gets worse again."""
 PATIENT = {**RESTLESS, "keep_best": "loss", "patience": 2, "save_steps": 2, "save_total_limit": 2}

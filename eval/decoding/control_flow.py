@@ -111,12 +111,12 @@ class TraceGrammar:
         """Return the state before a frame, after so many frames with locals."""
         return TokenWalk(self, walk, self.frames(walk.allowed()), with_locals)
 
-    def leaves_out(self, walk: Walk, steps: Iterable[Step], ordinal: int) -> bool:
-        """Say if the next frame, one of `steps` and the `ordinal`-th with locals, shows no state."""
-        reveal = self.reveal
-        if reveal.at is not None or reveal.locals == "changes" or reveal.keeps(ordinal, -1):
+    def leaves_out(self, walk: Walk, node: Trie, ordinal: int) -> bool:
+        """Say if no state stands at a node of the next frame, the `ordinal`-th with locals."""
+        reveal, is_state = self.reveal, node.closing == self.tokenizer.special_ids[Special.ACTION_SEP]
+        if not is_state or reveal.at is not None or reveal.locals == "changes" or reveal.keeps(ordinal, -1):
             return False
-        return not any(may_end(walk.advance({step})) for step in steps)  # the last state of a trace is always shown
+        return not any(may_end(walk.advance({step})) for step in node.steps)  # a trace's last state is always shown
 
     def _frames(self, allowed: frozenset[Step]) -> Trie:
         trie = Trie()
@@ -146,6 +146,8 @@ class TokenWalk:
     """Position in the frame that follows those which `walk` has read."""
     with_locals: int
     """Number of frames with locals that `walk` has read."""
+    left_out: bool = False
+    """Whether the text at `node` is a state that the reveal leaves out."""
 
     @property
     def done(self) -> bool:
@@ -155,11 +157,7 @@ class TokenWalk:
         closing = self.node.closing
         if closing is None:
             return Allowed(frozenset(self.node.next))
-        return Allowed(frozenset({closing}), text=not self._is_left_out(closing))
-
-    def _is_left_out(self, closing: int) -> bool:
-        is_state = closing == self.grammar.tokenizer.special_ids[Special.ACTION_SEP]
-        return is_state and self.grammar.leaves_out(self.walk, self.node.steps, self.with_locals)
+        return Allowed(frozenset({closing}), text=not self.left_out)
 
     def after(self, token: int) -> TokenWalk | None:
         node = self.node.next.get(token) or self.node.next.get(~token)
@@ -167,7 +165,8 @@ class TokenWalk:
             return self if self.allowed().text and not self.grammar.tokenizer.is_special(token) else None
         walk = None if node.next else self.walk.advance(node.steps)
         if walk is None:
-            return TokenWalk(self.grammar, self.walk, node, self.with_locals)
+            left_out = self.grammar.leaves_out(self.walk, node, self.with_locals)
+            return TokenWalk(self.grammar, self.walk, node, self.with_locals, left_out)
         read = any(step.event in WITH_LOCALS for step in node.steps)
         return self.grammar.state_at(walk, self.with_locals + read)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,11 @@ def test_on_straight_line_programs_whatever_is_written_of_states_the_rest_is_the
         encoded = BPE.encode(example.spans)
         place: TokenWalk | None = start(example, BPE, data)
         found: list[int] = []
+        texts = 0
         while place is not None and not place.done:
             run = certain_run(place)
             if not run:  # a state or a value
+                texts += 1
                 closing = place.allowed().closing
                 assert closing is not None
                 run = [closing]
@@ -139,6 +142,8 @@ def test_on_straight_line_programs_whatever_is_written_of_states_the_rest_is_the
                 place = place.after(token)
         assert place is not None
         assert found == [token for token, role in written(encoded) if role in ACTION_FORCED]
+        free = [role in (Role.STATE, Role.VALUE) for _, role in written(encoded)]
+        assert texts == sum(now and not before for before, now in pairwise([False, *free]))
 
 
 @pytest.mark.parametrize(

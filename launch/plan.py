@@ -173,20 +173,20 @@ def _print_comparisons(
     ]
     decided = [comparison for comparison, forcings in zip(comparisons, fed) if len(forcings) == 1]
     corrected = sum(not comparison.primary for comparison in decided)
-    head = "compared", "seeds", "of", "baseline", "spread", "alone", f"of {corrected or 1}"
-    table = Table(*head, title="What can be decided (power 80 %)")
-    rows = []
+    lines, alone = [], []
     for comparison in decided:
         sides = [
             _compared(side, variants, conditions_by_variant) for side in (comparison.baseline, comparison.treatment)
         ]
         levels = ALONE, ALONE if comparison.primary else ALONE / corrected
-        rows.append([comparison.mitigation, *_decidable(comparison, sides, records, levels, rate, spread)])
-        table.add_row(*rows[-1])
-    cells = [row[-2] for row in rows]
-    for why in dict.fromkeys(text for text in cells if text.startswith("nothing")):
-        console.print(f"{cells.count(why)} of {plural(len(rows), 'comparison')} can decide {why}.", style="bold")
-    console.print(table)
+        setting, *decisions = _decidable(comparison, sides, records, levels, rate, spread)
+        alone.append(decisions[0])
+        corrections = f"; corrected for {corrected}: {decisions[1]}" if decisions[1] != decisions[0] else ""
+        lines.append(f"- {comparison.mitigation} ({setting}): {decisions[0]}{corrections}")
+    for why in dict.fromkeys(decision for decision in alone if decision.startswith("nothing")):
+        console.print(f"{alone.count(why)} of {plural(len(lines), 'comparison')} can decide {why}.", style="bold")
+    console.print("What can be decided (power 80 %)", style="italic")
+    console.print("\n".join(lines), markup=False, highlight=False)
     if diagnoses := len(comparisons) - len(decided):
         console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {diagnoses} more.")
     console.print(_assumptions({comparison.metric for comparison in decided}, not records.empty))
@@ -200,11 +200,11 @@ def _decidable(
     rate: float | None,
     spread: float | None,
 ) -> list[str]:
-    """Write a comparison's cells, from its seeds to its decision at each level."""
-    seeds, metric = f"{len(sides[1].jobs)} to {len(sides[0].jobs)}", comparison.metric
+    """Return a comparison's setting in words, and what it decides at each level."""
+    seeds, metric = f"{len(sides[1].jobs)} to {len(sides[0].jobs)} seeds", comparison.metric
     compared = [side.condition for side in sides if side.condition is not None]
     if len(compared) < len(sides):
-        return [seeds, "no such condition", "", "", "", ""]
+        return [seeds, *["nothing: a side has no such condition"] * len(levels)]
     units = min(outcomes(condition, metric) for condition in compared)
     clusters = min(condition.data.task.clusters(condition.split, condition.examples) for condition in compared)
     rates = [_rates(records, side, metric) for side in sides]
@@ -221,7 +221,8 @@ def _decidable(
     unit = METRICS[metric][1].partition(",")[0] or "examples"
     size = f"{units:,.0f} {unit}" + ("" if clusters == units else f" in {clusters:,} clusters")
     decisions = [decidable(*arguments, level, rate, spread, effective) for level in levels]
-    return [seeds, size, f"{rate:.0%}{marks[0]}", f"{100 * spread:.0f}{marks[1]}", *decisions]
+    setting = f"{seeds}, {size}, baseline {rate:.0%}{marks[0]}, spread {100 * spread:.0f}{marks[1]}"
+    return [setting, *decisions]
 
 
 def _assumptions(metrics: set[str], any_records: bool) -> str:
@@ -241,7 +242,7 @@ def _assumptions(metrics: set[str], any_records: bool) -> str:
     if metrics - {"answer"}:
         sentences.append(f"States or actions in a cluster are correlated by {WITHIN:g}.")
     return " ".join(sentences) + (
-        " The last column corrects for all comparisons (Holm, at worst). With one seed a side, a verdict is about these runs only; "
+        " Corrected is by Holm, at worst. With one seed a side, a verdict is about these runs only; "
         f"below five, it compares how many trainings solve the task. Fixed takes {seeds_for_fixed()} seeds that all solve it."
     )
 

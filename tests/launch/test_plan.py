@@ -44,19 +44,17 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     text = printed(tmp_path)
     assert "6 runs of 2 variants" in text
     assert "permutation, length 2, horizon 1, forcing free" in text
-    row = next(line for line in text.splitlines() if "b (length 4)" in line)
     few = "nothing: 50 programs cannot show 95%, even if all are right; 73 can"
     assert text.startswith(f"2 of 2 comparisons can decide {few}.\n")
-    assumed = ["50 examples", "50%", "10"]
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "3 to 3", *assumed, few, few]
+    assumed = "50 examples, baseline 50%, spread 10"
+    assert f"- b (length 4) (3 to 3 seeds, {assumed}): {few}\n" in text
     more = {"diagnostics": [{"kind": "permutation", "lengths": [2, 4], "examples": 80}]}
     text = printed(tmp_path, groups={"g": {**GROUP, "evaluate": more}})
-    row = next(line for line in text.splitlines() if "b (length 4)" in line)
-    assert "0 against 90 % of trainings that solve it (with 80 of 80 right, power 73%) │ nothing: too few seeds" in row
+    all_solve = "0 against 90 % of trainings that solve it (with 80 of 80 right, power 73%)"
+    assert f"): {all_solve}; corrected for 2: nothing: too few seeds" in " ".join(text.split())
     text = printed(tmp_path, groups={"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}})
-    row = next(line for line in text.splitlines() if "b (length 4)" in line)
-    expected = [f"{100 * smallest_difference((5, 5), 50, level=level):.0f} points" for level in (0.05, 0.025)]
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["b (length 4)", "5 to 5", *assumed, *expected]
+    alone, corrected = (f"{100 * smallest_difference((5, 5), 50, level=level):.0f} points" for level in (0.05, 0.025))
+    assert f"- b (length 4) (5 to 5 seeds, {assumed}): {alone}; corrected for 2: {corrected}\n" in text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -72,9 +70,8 @@ def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
         tmp_path / "e",
         groups={"g": {**GROUP, "base": base, "evaluate": evaluate, "grid": {"train.seed": [0, 1, 2, 3, 4]}}},
     )
-    row = next(line for line in text.splitlines() if "5 to 5" in line)
     seen = f"{100 * smallest_difference((5, 5), 10):.0f} points"
-    assert [cell.strip() for cell in row.split("│")[3:7]] == ["40 examples in 10 clusters", "50%", "10", seen]
+    assert f"(5 to 5 seeds, 40 examples in 10 clusters, baseline 50%, spread 10): {seen}; corrected for 2: " in text
 
 
 def test_states_of_a_program_are_counted_in_its_cluster(tmp_path: Path) -> None:
@@ -92,10 +89,8 @@ def test_states_of_a_program_are_counted_in_its_cluster(tmp_path: Path) -> None:
         groups={"g": {**GROUP, "base": base, "evaluate": evaluate, "grid": {"train.seed": [0, 1, 2, 3, 4]}}},
         comparisons=[{"mitigation": "b", "metric": "changed_state", **sides}],
     )
-    row = next(line for line in text.splitlines() if "5 to 5" in line)
     seen = f"{100 * smallest_difference((5, 5), 720 / (1 + 11 * 0.1), spread=0.04):.0f} points"
-    cells = ["720 changed states in 60 clusters", "50%", "4", seen, seen]
-    assert [cell.strip() for cell in row.split("│")[3:8]] == cells
+    assert f"- b (5 to 5 seeds, 720 changed states in 60 clusters, baseline 50%, spread 4): {seen}\n" in text
 
 
 def test_rates_and_spreads_are_those_of_runs_that_are_done(tmp_path: Path) -> None:
@@ -116,9 +111,10 @@ def test_rates_and_spreads_are_those_of_runs_that_are_done(tmp_path: Path) -> No
             assert job.evaluate is not None
             asked = job.evaluate.asked | ({"split": "all"} if number == 3 else {})
             write_evaluation(job.folder / "evaluation", done, variant=job.variant, evaluation=asked)
-    row = next(line for line in printed(tmp_path, **seeds).splitlines() if "b (length 4)" in line)
     seen = f"{100 * smallest_difference((5, 5), 50, rate=0.4, spread=0.2):.0f} points"
-    assert [cell.strip() for cell in row.split("│")[4:7]] == ["40%*", "20*", seen]
+    assert f"- b (length 4) (5 to 5 seeds, 50 examples, baseline 40%*, spread 20*): {seen}" in printed(
+        tmp_path, **seeds
+    )
 
 
 @pytest.mark.slow

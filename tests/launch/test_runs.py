@@ -32,7 +32,7 @@ from tests.launch.sweep import SWEEP, sweep
 RATES = {"1e-05": 1e-5, "0.01": 1e-2, "0.001": 1e-3}
 BASE = SWEEP["groups"]["swaps"]["base"]
 CHOOSING = {
-    "base": {**BASE, "train": {"max_steps": 150, "batch_size": 4, "logging_steps": 1, "save_steps": 150}},
+    "base": {**BASE, "train": {"max_steps": 80, "batch_size": 4, "logging_steps": 1, "save_steps": 80}},
     "grid": {},
     "runs": {"a": {"model.mixers": ["gru"]}},
     "seeds": [0, 1],
@@ -77,7 +77,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first.wait()
     assert psutil.wait_procs(family, timeout=60)[1] == [], "no process outlives the experiment"
     (checkpoint,) = trials.glob("a-learning_rate-0.01-seed-100/model/checkpoint-*")
-    assert 0 < int(checkpoint.name.split("-")[1]) < 150
+    assert 0 < int(checkpoint.name.split("-")[1]) < 80
     done = {path: path.stat().st_mtime_ns for path in trials.glob("*/model/model.safetensors")}
     assert len(done) == 1
     second = start("run", "e.yaml", cwd=folder)

@@ -28,7 +28,7 @@ def llama3() -> TraceTokenizer:
 
 def measured(path: Path, out: Path, max_frames: int = 200_000, **changes: Any) -> Measurement:
     """A measurement of the programs in a file, by characters where `changes` say nothing else."""
-    source = {"path": str(path), "tracer": {"max_frames": max_frames}}
+    source = {"path": str(path), "tracer": {"max_frames": max_frames, "timeout_seconds": 3}}
     settings = {"sources": [source], "tokenizers": {"characters": {"kind": "chars"}}, **changes}
     measure(build(MeasureConfig, settings, "test"), out)
     return read_measurement(out)

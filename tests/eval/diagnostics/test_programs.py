@@ -28,7 +28,7 @@ def evaluation(changes: dict[str, Any], **diagnostic: Any) -> EvalConfig:
 
 @pytest.mark.slow
 def test_ones_own_programs_are_evaluated(programs: Path, tmp_path: Path) -> None:
-    source = {"path": str(programs), "tracer": {"max_frames": 500}}
+    source = {"path": str(programs), "tracer": {"max_frames": 500, "timeout_seconds": 3}}
     settings = evaluation(
         {"max_new_tokens": 1500}, sources=[source], rewrites=["none", "all"], reveals=[{"locals": "diff"}]
     )

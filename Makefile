@@ -67,11 +67,9 @@ packages: .venv/packages/ready ## hold the tracer, constraints, formats and rewr
 		$(subst _,-,$(PACKAGES)) face typeguard
 	touch $@
 
-# Compiling all that is installed takes as long as installing it; Python compiles what it imports. Traced programs may import numpy and
-# pandas, and their sandbox cannot write.
+# pip compiles on one core, which takes as long as to install. A leading minus: some packages have files for other Pythons.
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
-COMPILE := $(BIN)/python -c "import compileall, numpy, pandas; \
-	[compileall.compile_dir(module.__path__[0], quiet=2, workers=2) for module in (numpy, pandas)]"
+COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib
 
 # torch comes first and pinned: left to a resolver, another version pulls gigabytes of CUDA libraries.
 .venv/torch: pyproject.toml constraints.txt
@@ -82,13 +80,13 @@ COMPILE := $(BIN)/python -c "import compileall, numpy, pandas; \
 # DeepSpeed is what README's recipes need.
 .venv/ready: .venv/torch
 	$(INSTALL) -e ".[deepspeed]"
-	$(COMPILE)
+	-$(COMPILE)
 	touch $@
 
 # In one step, which takes less time than two.
 .venv/ready-dev: .venv/torch
 	$(INSTALL) -e ".[deepspeed,dev]"
-	$(COMPILE)
+	-$(COMPILE)
 	touch .venv/ready $@
 
 # The package that holds the vocabulary also brings a package called `models`, so it stays off the path.

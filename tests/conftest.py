@@ -32,14 +32,24 @@ def pytest_collectstart() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out weekly tests unless they are asked for. Files with long tests begin, the commands of the README above all, so that no
-    worker waits at the end for another's."""
+    """Leave out weekly tests unless they are asked for, and deal files to workers: those with long tests begin on each."""
     if "weekly" not in config.option.markexpr:
         left_out = [item for item in items if item.get_closest_marker("weekly")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("weekly")]
-    long = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path not in long, len(item.path.parts)))
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    long = [path for path, tests in files.items() if any(test.get_closest_marker("slow") for test in tests)]
+    # The commands of the README take longest.
+    long.sort(key=lambda path: len(path.parts))
+    # xdist gives each worker an equal part of the items, in their order. They steal from each other's ends.
+    parts: list[list[pytest.Item]] = [[] for _ in range(getattr(config, "workerinput", {}).get("workercount", 1))]
+    for number, path in enumerate(long):
+        parts[number % len(parts)] += files.pop(path)
+    for tests in files.values():
+        min(parts, key=len).extend(tests)
+    items[:] = [item for part in parts for item in part]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,7 +18,7 @@ from remedy.eval.diagnostics import Condition
 from remedy.eval.records.folder import REQUEST, read_request
 from remedy.eval.records.schema import FRAMES, with_changed
 from remedy.eval.records.summary import ConditionSummary
-from remedy.eval.report.comparison import Comparison, Side
+from remedy.eval.report.comparison import Comparison, Side, check_seeds
 from remedy.eval.report.defaults import default_comparisons
 from remedy.eval.report.planned import EVALUATION
 from remedy.eval.report.reading import read_evaluations
@@ -49,6 +49,10 @@ class ComparedSide(NamedTuple):
         )
         return math.inf if untrained else len(self.jobs)
 
+    @property
+    def counted_seeds(self) -> int:
+        return 1 if self.seeds == math.inf else len(self.jobs)
+
 
 def print_plan(
     config: ExperimentConfig,
@@ -68,6 +72,7 @@ def print_plan(
     console = console or Console()
     jobs, trial_jobs = expand(config, where), trials(config, where)
     check_programs(jobs)
+    check_comparisons(config, jobs)
     variants = _by_variant(jobs)
     conditions_by_variant = {name: conditions(jobs[0]) for name, jobs in variants.items()}
     _print_comparisons(config, variants, conditions_by_variant, rate, spread, console)
@@ -89,6 +94,20 @@ def check_programs(jobs: Sequence[Job]) -> None:
             conditions(job)
     for line in lines:
         print(line, flush=True)
+
+
+def check_comparisons(config: ExperimentConfig, jobs: Sequence[Job]) -> None:
+    """Raise a ConfigError if a comparison asks what its seeds cannot answer."""
+    for comparison in config.comparisons:
+        sides = [
+            ComparedSide([job for job in jobs if side.run in (job.name, job.variant)], None)
+            for side in (comparison.baseline, comparison.treatment)
+        ]
+        before, after = (side.counted_seeds for side in sides)
+        fixed = [side.seeds == math.inf for side in sides]
+        of_recipes = max(before, after) > 1 and all(count > 1 or one for count, one in zip((before, after), fixed))
+        matched = comparison.baseline.run == comparison.treatment.run or any(fixed)
+        check_seeds(comparison, (before, after), of_recipes, matched)
 
 
 def comparisons_of(config: ExperimentConfig, jobs: Sequence[Job]) -> Sequence[Comparison]:

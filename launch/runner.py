@@ -43,7 +43,7 @@ from remedy.launch.jobs import (
     trials,
     was_trained,
 )
-from remedy.launch.plan import check_programs, comparisons_of
+from remedy.launch.plan import check_comparisons, check_programs, comparisons_of
 from remedy.launch.selection import choose
 from remedy.launch.train import resumable
 from remedy.owner import owned
@@ -71,6 +71,7 @@ def run(config: ExperimentConfig, where: str) -> Path:
     with owned(Path(config.output)):
         trial_jobs, jobs = trials(config, where), expand(config, where)
         check_programs([*trial_jobs, *jobs])
+        check_comparisons(config, jobs)
         record_plan(config, jobs)
         if trial_jobs:
             _do(config, trial_jobs, f"{len(trial_jobs)} trials that choose settings on validation")

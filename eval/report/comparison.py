@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.stats import BAR, MARGIN, Question
+from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE, too_few
 from remedy.settings import ConfigError, Settings
 
 Aim = Literal["token budget", "strings", "wrong action", "lost state", "forgetting", "any"]
@@ -80,6 +81,19 @@ def one_primary(comparisons: Sequence[Comparison]) -> None:
     primary = [comparison.mitigation for comparison in comparisons if comparison.primary]
     if len(primary) > 1:
         raise ConfigError(f"comparisons: {primary[0]!r} and {primary[1]!r} are both primary: keep one")
+
+
+def check_seeds(comparison: Comparison, seeds: tuple[int, int], of_recipes: bool, matched: bool) -> None:
+    """Raise a ConfigError if a comparison asks what its seeds cannot answer. `seeds`: of the baseline and the treatment."""
+    if comparison.asks and not of_recipes:
+        raise ConfigError(
+            f"{comparison.where}: asks does nothing: a side has one seed, so that nothing is asked of recipes"
+        )
+    if comparison.asks == "rates" and too_few(seeds, matched):
+        raise ConfigError(
+            f"{comparison.where}: asks: rates cannot be tested with {seeds[1]} seeds against {seeds[0]}: "
+            f"train {SEEDS_A_SIDE} a side ({RUNS_ON_BOTH} where each run is on both sides), or ask for `solved`"
+        )
 
 
 def refuse_idle(comparison: Comparison) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from remedy.eval.decoding.forcings import fed_as
 from remedy.eval.records.schema import FRAMES, LABELS, TRACE_COLUMNS, label_columns, with_changed
-from remedy.eval.report.comparison import Comparison, Side, one_primary, refuse_idle
+from remedy.eval.report.comparison import Comparison, Side, check_seeds, one_primary, refuse_idle
 from remedy.eval.stats import (
     Difference,
     Evidence,
@@ -23,7 +23,6 @@ from remedy.eval.stats import (
     word,
     word_of_runs,
 )
-from remedy.eval.stats.differences import RUNS_ON_BOTH, SEEDS_A_SIDE
 from remedy.eval.tables.groups import PAIRED, against_rule, outcomes_of
 from remedy.messages import suggest
 from remedy.settings import ConfigError
@@ -166,15 +165,8 @@ def _rates(
     if solved_at is None:
         raise ConfigError(f"{where}: solved_at: no guess is known for these programs: give a share")
     baseline, treatment = (over_seeds(side, clusters, solved_at) for side in (first, second))
-    if comparison.asks and not difference.of_recipes:
-        raise ConfigError(f"{where}: asks does nothing: a side has one seed, so that nothing is asked of recipes")
-    try:
-        return difference, baseline, treatment, compute_evidence(difference, baseline, treatment, comparison.asks)
-    except ValueError:
-        raise ConfigError(
-            f"{where}: asks: rates cannot be tested with {difference.seeds[1]} seeds against {difference.seeds[0]}: "
-            f"train {SEEDS_A_SIDE} a side ({RUNS_ON_BOTH} where each run is on both sides), or ask for `solved`"
-        ) from None
+    check_seeds(comparison, difference.seeds, difference.of_recipes, difference.matched)
+    return difference, baseline, treatment, compute_evidence(difference, baseline, treatment, comparison.asks)
 
 
 def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

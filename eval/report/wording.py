@@ -56,10 +56,18 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[str, str]:
         f"not judged: {verdict.refused}" if verdict.refused else "",
         verdict.unplanned,
     )
-    in_runs = not verdict.difference.of_recipes or only_in_runs(verdict)
-    shown = in_runs and verdict.of_runs is not VerdictWord.INCONCLUSIVE
-    opening = f"In these runs {verdict.of_runs}" if shown else str(verdict.word).capitalize()
+    opening = f"In these runs {verdict.of_runs}" if only_in_runs(verdict) else word_with_scope(verdict)
     return opening, f"{comparison.mitigation}: {sentence}.{other_trainings(verdict)}{beside_rule(verdict)}"
+
+
+def word_with_scope(verdict: Verdict) -> str:
+    """Write a verdict's word, and that it is of these runs where one seed a side cannot speak of others."""
+    shown = verdict.word not in (None, VerdictWord.INCONCLUSIVE)
+    return (
+        f"In these runs {verdict.word}"
+        if shown and not verdict.difference.of_recipes
+        else str(verdict.word).capitalize()
+    )
 
 
 def only_in_runs(verdict: Verdict) -> bool:
@@ -186,7 +194,7 @@ def verdict_cell(verdict: Verdict) -> str:
         at_bound = f"both at {100 * means[0]:.0f} %: {CEILING if means[0] else FLOOR}"
     unequal = "budgets differ: see Evidence" if any(remark.startswith("unequal") for remark in verdict.remarks) else ""
     return _lines(
-        str(verdict.word).capitalize(),
+        word_with_scope(verdict),
         scope(verdict),
         open_for_seeds(verdict),
         verdict.unplanned,

@@ -13,7 +13,8 @@ from remedy.eval.stats.power import smallest_difference
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import conditions, expand
 from remedy.launch.plan import print_plan
-from remedy.settings import build
+from remedy.launch.runner import run
+from remedy.settings import ConfigError, build
 from tests.eval.made_records import made, write_evaluation
 from tests.launch.in_process import remedy
 
@@ -58,6 +59,18 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rates_of_too_few_seeds_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    sides = {side: {"run": run} for side, run in (("baseline", "a"), ("treatment", "b"))}
+    asked = {"comparisons": [{"mitigation": "b", "asks": "rates", **sides}]}
+    with pytest.raises(ConfigError, match="rates cannot be tested with 3 seeds against 3: train 5 a side"):
+        printed(tmp_path, **asked)
+    with pytest.raises(ConfigError, match="rates cannot be tested with 3 seeds against 3: train 5 a side"):
+        run(build(ExperimentConfig, {"name": "e", "output": str(tmp_path), "groups": {"g": GROUP}, **asked}), "e")
+    assert not list(tmp_path.rglob("*.yaml"))
+    enough = {"groups": {"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}}}
+    assert "(5 to 5 seeds, " in printed(tmp_path, **asked, **enough)
+
+
 def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
     """Of 40 executions of 10 functions, as many differences are seen as with 10 programs."""
     path = tmp_path / "own.jsonl"
@@ -98,8 +111,8 @@ def test_rates_and_spreads_are_those_of_runs_that_are_done(tmp_path: Path) -> No
     seeds = {"groups": {"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}}}
     config = build(ExperimentConfig, {"name": "e", "output": str(tmp_path), **seeds})
     rights = {"a": (10, 20, 30), "b": (40, 41, 42, 0)}
-    for run, counts in rights.items():
-        jobs = [job for job in expand(config, "e") if job.variant.startswith(run)]
+    for variant, counts in rights.items():
+        jobs = [job for job in expand(config, "e") if job.variant.startswith(variant)]
         for number, (job, count) in enumerate(zip(jobs, counts)):
             _, condition = conditions(job)
             done = made(

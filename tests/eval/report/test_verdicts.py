@@ -41,7 +41,7 @@ def test_the_verdict_of_two_runs() -> None:
     assert found.token_ratio == pytest.approx((42 + 15) / (100 + 15))
     assert verdict_of(records, "b", "a").word is VerdictWord.WORSE
     assert verdict_of(records, "b", "b").word is VerdictWord.AS_GOOD
-    assert verdict_cell(found) == "Fixed\none run each, not for other seeds"
+    assert verdict_cell(found) == "In these runs fixed\none run each, not for other seeds"
 
 
 def evidence(item: Verdict) -> dict[str, str]:
@@ -62,7 +62,7 @@ def test_the_runs_of_a_variant_are_compared_together() -> None:
     assert about["With it solved"] == "6 of 6\n54 to 100 % of all"
     assert side_cell(found, 1).endswith("seeds 100, 100, 100, 100, 100, 100")
     # One of its runs can be named too; then the words are of these runs.
-    assert verdict_cell(verdict_of(records, "a", "b-0")) == "Fixed\n1 run against 6, not for other seeds"
+    assert verdict_cell(verdict_of(records, "a", "b-0")) == "In these runs fixed\n1 run against 6, not for other seeds"
     # Three seeds can be told apart by how many solve the task; two cannot.
     few = verdict_of(records[records["run"].str.endswith(("0", "1", "2"))], "a", "b")
     assert verdict_cell(few) == f"Helped\n3 seeds each\n{like_these(63, 3)}"
@@ -113,7 +113,7 @@ def test_a_model_as_it_is_is_compared_with_all_seeds_of_a_recipe() -> None:
     _, records = together(*parts, variants={f"b-{seed}": "b" for seed in range(6)} | {"base": "base"})
     compared = [comparison({"run": "base"}, {"run": "b"}, failure="forgetting")]
     (of_runs,), (of_recipe,) = compute_verdicts(compared, records), compute_verdicts(compared, records, ["base"])
-    assert verdict_cell(of_runs).splitlines()[:2] == ["Worse", "6 runs against 1, not for other seeds"]
+    assert verdict_cell(of_runs).splitlines()[:2] == ["In these runs worse", "6 runs against 1, not for other seeds"]
     assert verdict_cell(of_recipe).splitlines()[:2] == ["Worse", "6 seeds against a model as it is"]
     assert of_recipe.difference.seeds == (1, 6)
     assert of_recipe.difference.mean == of_runs.difference.mean

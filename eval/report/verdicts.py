@@ -131,8 +131,8 @@ def _compared(comparison: Comparison, records: pd.DataFrame, untrained: Collecti
         programs=before.loc[before[count] > 0 if count else before.index, "example"].nunique(),
         best_rule=(name, above.baseline if above else 0.0),
         above_rule=above,
-        runs=tuple(frozenset(side["run"]) for side in sides),
-        conditions=tuple(frozenset(side["condition"]) for side in sides),
+        runs=tuple(frozenset(side["run"].unique()) for side in sides),
+        conditions=tuple(frozenset(side["condition"].unique()) for side in sides),
         truncated=tuple(float(side["truncated"].mean()) for side in sides),
         moved=pd.crosstab(both["failure_before"], both["failure_after"]),
     )
@@ -158,7 +158,7 @@ def _rates(
             f"{where}: metric {comparison.metric}: the sides show other numbers of {count}, whose shares cannot be paired"
         )
     (first, clusters), (second, _) = (outcomes_of(side, share, count) for side in (before, after))
-    runs = [set(side["run"]) for side in (before, after)]
+    runs = [set(side["run"].unique()) for side in (before, after)]
     without_seeds = runs[0] <= set(untrained), runs[1] <= set(untrained)
     difference = compare(first, second, clusters, runs[0] == runs[1], without_seeds)
     solved_at = without if isinstance(comparison.solved_at, str) else comparison.solved_at
@@ -189,7 +189,7 @@ def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.Dat
     where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
     chosen = records[(records["variant"] == side.run) | (records["run"] == side.run)]
     if chosen.empty:
-        names = list(dict.fromkeys([*records["variant"], *records["run"]]))
+        names = list(dict.fromkeys([*records["variant"].unique(), *records["run"].unique()]))
         raise ConfigError(f"{where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}")
     for key, value in side.where.items():
         if key not in records:

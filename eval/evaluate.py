@@ -238,7 +238,7 @@ class _Evaluator:
     def _write_part(self, condition: Condition, generator: Writer, meter: Meter) -> None:
         """Write this process's part of a condition.
 
-        Every process makes all examples, which is cheap beside decoding, so that all agree on the parts.
+        Every process makes all examples, cheap beside decoding, so that all agree.
         """
         done = 0
         for _, batch in _pools(condition, self.tokenizer, self.config.batch_size * self.rank.process.world_size):

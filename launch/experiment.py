@@ -241,7 +241,7 @@ def _points(grid: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 
 def _words(point: dict[str, Any]) -> list[str]:
-    """Write a point's settings for a run's name, by each key's last word.
+    """Write a point's settings by each key's last word.
 
     `data.seed` stays whole: it changes the test set.
     """

@@ -230,10 +230,7 @@ def _rebuilt(
     states: Callable[..., Tensor],
     lengths: Sequence[int] | None,
 ) -> AnyCache:
-    """Make a cache like the first, with tensors computed from those of all.
-
-    `keys_of` returns a layer's function of keys and values; `lengths` None: unchanged.
-    """
+    """Make a cache like the first from all. `keys_of`: a layer's function of keys and values; `lengths` None: unchanged."""
     result = copy.copy(caches[0])
     result.layers = []
     for layers in zip(*(cache.layers for cache in caches), strict=True):

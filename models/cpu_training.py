@@ -101,10 +101,7 @@ def _causal(tokens: int) -> Tensor:
 
 
 def _blocks(mask: Tensor, tokens: int) -> list[Block]:
-    """Divide a mask (B or 1, 1, T, T) into blocks of queries.
-
-    A block has its queries, their range of keys, the mask, and the mask as an addend.
-    """
+    """Divide a mask (B or 1, 1, T, T) into blocks: queries, their range of keys, the mask, and the mask as an addend."""
     if mask not in BLOCKS:
         mask_of_all, blocks_of_mask = mask.expand(*mask.shape[:-2], tokens, tokens), []
         for start in range(0, tokens, QUERIES):

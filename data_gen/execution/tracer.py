@@ -124,10 +124,7 @@ def _seeded(program: Program) -> Iterator[None]:
 
 
 def _objects() -> list[object]:
-    """Make objects that take the first addresses, so that later ones get others.
-
-    They have all small sizes and the kinds that Python reuses. Then every other address is free.
-    """
+    """Make objects of all small sizes and reused kinds, which take the first addresses; then free every other one."""
     # Kinds first: afterwards they would take the places that are freed below.
     objects: list[object] = [tuple(range(n, n + size)) for size in range(1, 8) for n in range(1000, 1037)]
     objects.extend(make() for make in (list, dict, set) for _ in range(137))

@@ -84,7 +84,7 @@ def one_primary(comparisons: Sequence[Comparison]) -> None:
 
 
 def check_seeds(comparison: Comparison, seeds: tuple[int, int], of_recipes: bool, matched: bool) -> None:
-    """Raise a ConfigError if a comparison asks what its seeds cannot answer. `seeds`: of the baseline and the treatment."""
+    """Raise a ConfigError if a comparison asks what its seeds cannot answer."""
     if comparison.asks and not of_recipes:
         raise ConfigError(
             f"{comparison.where}: asks does nothing: a side has one seed, so that nothing is asked of recipes"

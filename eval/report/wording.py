@@ -61,7 +61,7 @@ def headline(verdicts: Sequence[Verdict]) -> tuple[str, str]:
 
 
 def word_with_scope(verdict: Verdict) -> str:
-    """Write a verdict's word, and that it is of these runs where one seed a side cannot speak of others."""
+    """Write a verdict's word, with one seed a side as that of these runs."""
     shown = verdict.word not in (None, VerdictWord.INCONCLUSIVE)
     return (
         f"In these runs {verdict.word}"

@@ -199,10 +199,7 @@ def _respelled(true: Reading, reading: Reading, index: int) -> bool:
 
 
 def _matches(decoded: DecodedExample, true: Reading, reading: Reading, tokenizer: TraceTokenizer) -> Matches:
-    """Count the right states, actions, variables and values of one trace.
-
-    Frames are compared by index. If the structure was fed, each part is compared alone.
-    """
+    """Count the right parts of one trace, frame by frame; if the structure was fed, each part alone."""
 
     def read_roles(*roles: Role) -> Reading:
         return read_part(decoded, set(roles), tokenizer) if decoded.structure_fed else reading

@@ -36,13 +36,13 @@ picture: .venv/ready-dev ## draw the chart of docs/architecture.md, and docs/ima
 	$(BIN)/python -m benchmarks.picture
 
 test-fast: .venv/ready-dev ## run all tests but those marked slow (which train models or start many processes)
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test: .venv/ready-dev ## run `check` and all tests
 	$(MAKE) -j 2 check test-all
 
 test-all: .venv/ready-dev ## run all tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 weekly: .venv/ready-dev ## run the tests over whole corpora, of which `test` takes samples
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m weekly

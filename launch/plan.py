@@ -157,7 +157,7 @@ def _print_runs(
             f"{sum(map(len, trials_by_variant.values()))} trials choose settings on validation before the runs."
         )
     runs = sum(map(len, variants.values()))
-    console.print(f"{runs} runs of {len(variants)} variants, {config.workers} at a time.\n")
+    console.print(f"{plural(runs, 'run')} of {plural(len(variants), 'variant')}, {config.workers} at a time.\n")
 
 
 def _print_conditions(conditions_by_variant: Mapping[str, list[Condition]], console: Console) -> None:
@@ -204,11 +204,14 @@ def _print_comparisons(
         lines.append(f"- {comparison.mitigation} ({setting}): {decisions[0]}{corrections}")
     for why in dict.fromkeys(decision for decision in alone if decision.startswith("nothing")):
         console.print(f"{alone.count(why)} of {plural(len(lines), 'comparison')} can decide {why}.", style="bold")
-    console.print("What can be decided (power 80 %)", style="italic")
-    console.print("\n".join(lines), markup=False, highlight=False)
+    if lines:
+        console.print("What can be decided (power 80 %)", style="italic")
+        console.print("\n".join(lines), markup=False, highlight=False)
+        console.print(_assumptions({comparison.metric for comparison in decided}, not records.empty))
+    else:
+        console.print("No comparison gets a verdict: the report shows each side's rates alone.")
     if diagnoses := len(comparisons) - len(decided):
         console.print(f"Fed different roles on their two sides, so diagnoses without a verdict: {diagnoses} more.")
-    console.print(_assumptions({comparison.metric for comparison in decided}, not records.empty))
 
 
 def _decidable(
@@ -220,7 +223,7 @@ def _decidable(
     spread: float | None,
 ) -> list[str]:
     """Return a comparison's setting in words, and what it decides at each level."""
-    seeds, metric = f"{len(sides[1].jobs)} to {len(sides[0].jobs)} seeds", comparison.metric
+    seeds, metric = f"{len(sides[1].jobs)} against {len(sides[0].jobs)} seeds", comparison.metric
     compared = [side.condition for side in sides if side.condition is not None]
     if len(compared) < len(sides):
         return [seeds, *["nothing: a side has no such condition"] * len(levels)]

@@ -41,6 +41,14 @@ def printed(folder: Path, **settings: Any) -> str:
     return screen.getvalue()
 
 
+def test_a_plan_without_comparisons_assumes_nothing(tmp_path: Path) -> None:
+    text = printed(tmp_path, groups={"g": {**GROUP, "runs": {"a": {}}, "grid": {"train.seed": [0]}}})
+    assert "1 run of 1 variant, " in text
+    assert "No comparison gets a verdict" in text
+    assert "Assumed" not in text
+    assert "What can be decided" not in text
+
+
 def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_path: Path) -> None:
     text = printed(tmp_path)
     assert "6 runs of 2 variants" in text
@@ -48,14 +56,14 @@ def test_a_plan_says_runs_examples_and_what_can_be_seen_and_trains_nothing(tmp_p
     few = "nothing: 50 programs cannot show 95%, even if all are right; 73 can"
     assert text.startswith(f"2 of 2 comparisons can decide {few}.\n")
     assumed = "50 examples, baseline 50%, spread 10"
-    assert f"- b (length 4) (3 to 3 seeds, {assumed}): {few}\n" in text
+    assert f"- b (length 4) (3 against 3 seeds, {assumed}): {few}\n" in text
     more = {"diagnostics": [{"kind": "permutation", "lengths": [2, 4], "examples": 80}]}
     text = printed(tmp_path, groups={"g": {**GROUP, "evaluate": more}})
     all_solve = "0 against 90 % of trainings that solve it (with 80 of 80 right, power 73%)"
     assert f"): {all_solve}; corrected for 2: nothing: too few seeds" in " ".join(text.split())
     text = printed(tmp_path, groups={"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}})
     alone, corrected = (f"{100 * smallest_difference((5, 5), 50, level=level):.0f} points" for level in (0.05, 0.025))
-    assert f"- b (length 4) (5 to 5 seeds, {assumed}): {alone}; corrected for 2: {corrected}\n" in text
+    assert f"- b (length 4) (5 against 5 seeds, {assumed}): {alone}; corrected for 2: {corrected}\n" in text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -68,7 +76,7 @@ def test_rates_of_too_few_seeds_are_refused_before_anything_is_trained(tmp_path:
         run(build(ExperimentConfig, {"name": "e", "output": str(tmp_path), "groups": {"g": GROUP}, **asked}), "e")
     assert not list(tmp_path.rglob("*.yaml"))
     enough = {"groups": {"g": {**GROUP, "grid": {"train.seed": [0, 1, 2, 3, 4]}}}}
-    assert "(5 to 5 seeds, " in printed(tmp_path, **asked, **enough)
+    assert "(5 against 5 seeds, " in printed(tmp_path, **asked, **enough)
 
 
 def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
@@ -84,7 +92,9 @@ def test_executions_of_one_function_count_as_one(tmp_path: Path) -> None:
         groups={"g": {**GROUP, "base": base, "evaluate": evaluate, "grid": {"train.seed": [0, 1, 2, 3, 4]}}},
     )
     seen = f"{100 * smallest_difference((5, 5), 10):.0f} points"
-    assert f"(5 to 5 seeds, 40 examples in 10 clusters, baseline 50%, spread 10): {seen}; corrected for 2: " in text
+    assert (
+        f"(5 against 5 seeds, 40 examples in 10 clusters, baseline 50%, spread 10): {seen}; corrected for 2: " in text
+    )
 
 
 def test_states_of_a_program_are_counted_in_its_cluster(tmp_path: Path) -> None:
@@ -103,7 +113,7 @@ def test_states_of_a_program_are_counted_in_its_cluster(tmp_path: Path) -> None:
         comparisons=[{"mitigation": "b", "metric": "changed_state", **sides}],
     )
     seen = f"{100 * smallest_difference((5, 5), 720 / (1 + 11 * 0.1), spread=0.04):.0f} points"
-    assert f"- b (5 to 5 seeds, 720 changed states in 60 clusters, baseline 50%, spread 4): {seen}\n" in text
+    assert f"- b (5 against 5 seeds, 720 changed states in 60 clusters, baseline 50%, spread 4): {seen}\n" in text
 
 
 def test_rates_and_spreads_are_those_of_runs_that_are_done(tmp_path: Path) -> None:
@@ -125,7 +135,7 @@ def test_rates_and_spreads_are_those_of_runs_that_are_done(tmp_path: Path) -> No
             asked = job.evaluate.asked | ({"split": "all"} if number == 3 else {})
             write_evaluation(job.folder / "evaluation", done, variant=job.variant, evaluation=asked)
     seen = f"{100 * smallest_difference((5, 5), 50, rate=0.4, spread=0.2):.0f} points"
-    assert f"- b (length 4) (5 to 5 seeds, 50 examples, baseline 40%*, spread 20*): {seen}" in printed(
+    assert f"- b (length 4) (5 against 5 seeds, 50 examples, baseline 40%*, spread 20*): {seen}" in printed(
         tmp_path, **seeds
     )
 

@@ -157,10 +157,11 @@ def right(rows: pd.DataFrame) -> pd.Series:
     Where states were fed, an answer is right if the last state is predicted as it is.
     """
     traced = rows[rows["failure"] != UNTRACED]
-    if not traced["right"].isna().all():
-        return traced["right"].astype(bool)
-    answers = zip(traced["answer"], traced["true_answer"], traced["string_encoding"])
-    return pd.Series([same_text(*answer) for answer in answers], traced.index)
+    fed = traced[traced["right"].isna()]
+    answers = zip(fed["answer"], fed["true_answer"], fed["string_encoding"])
+    outcomes = traced["right"].astype(object)
+    outcomes[fed.index] = [same_text(*answer) for answer in answers]
+    return outcomes.astype(bool)
 
 
 def rate_rows(question: Path) -> list[list[str]]:
@@ -175,18 +176,17 @@ def rate_rows(question: Path) -> list[list[str]]:
     groups = ["group"] if rows["group"].nunique() > 1 else []
     recipe = rows["run"].str.replace(r",seed=\d+", "", regex=True)
     keys = ["recipe", *groups, *varying]
-    rows = rows.assign(recipe=recipe, **{name: rows[name].map(_plain) for name in varying})
     values = sorted(rows[axis].dropna().unique()) + ([None] if rows[axis].isna().any() else [])
-    found = [[*map(_title_of, keys), *("other" if value is None else f"{axis} {_plain(value)}" for value in values)]]
-    lines = rows.groupby(keys, sort=False)
-    for key, mine in sorted(lines, key=lambda line: [_place(name, value) for name, value in zip(keys, line[0])]):
-        found.append([*map(str, key), *(_cell(mine, axis, value) for value in values)])
-    return found
-
-
-def _cell(rows: pd.DataFrame, axis: str, value: object) -> str:
-    mine = rows[rows[axis].isna()] if value is None else rows[rows[axis] == value]
-    return percent([float(right(seed).mean()) for _, seed in mine.groupby("folder")])
+    rows = rows.assign(
+        recipe=recipe, **{name: rows[name].map(_plain) for name in [*varying, axis]}, outcome=right(rows)
+    )
+    # One rate for each run.
+    rates = rows.groupby([*keys, axis, "folder"], sort=False)["outcome"].mean()
+    cells = {key: percent(mine) for key, mine in rates.dropna().groupby(level=[*keys, axis], sort=False)}
+    columns = [_plain(value) for value in values]
+    lines = sorted({key[:-1] for key in cells}, key=lambda line: [_place(*label) for label in zip(keys, line)])
+    titles = [*map(_title_of, keys), *(f"{axis} {value}" if value else "other" for value in columns)]
+    return [titles, *([*map(str, line), *(cells.get((*line, value), "") for value in columns)] for line in lines)]
 
 
 def _place(name: str, value: str) -> tuple[Any, ...]:

@@ -186,18 +186,24 @@ def _sides(comparison: Comparison, records: pd.DataFrame) -> tuple[pd.DataFrame,
 
 def _select(side: Side, records: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
     """Select one record for each run and example; `run_number` numbers the runs."""
-    where, labels = comparison.where, label_columns(records.drop(columns=["pair", "cost"]))
-    chosen = records[(records["variant"] == side.run) | (records["run"] == side.run)]
-    if chosen.empty:
+    where = comparison.where
+    labels = [name for name in label_columns(records) if name not in ("pair", "cost")]
+    # One selection of whole rows, since records have many columns.
+    selected = ((records["variant"] == side.run) | (records["run"] == side.run)).fillna(False)
+    if not selected.any():
         names = list(dict.fromkeys([*records["variant"].unique(), *records["run"].unique()]))
         raise ConfigError(f"{where}: no records of a variant or run {side.run!r}; {suggest(side.run, names)}")
     for key, value in side.where.items():
         if key not in records:
             raise ConfigError(f"{where}: records have no label {key!r}; {suggest(key, map(str, records.columns))}")
-        chosen = chosen[chosen[key] == value]
+        selected &= (records[key] == value).fillna(False)
     for name in labels:
-        if name in LABELS and LABELS[name].asked and name not in side.where and chosen[name].isna().any():
-            chosen = chosen[chosen[name].isna()]  # without a name, the checkpoint's own condition is meant
+        if name in LABELS and LABELS[name].asked and name not in side.where:
+            unnamed = records[name].isna()
+            # Without a name, the checkpoint's own condition is meant.
+            if (selected & unnamed).any():
+                selected &= unnamed
+    chosen = records[selected]
     if chosen.empty:
         raise ConfigError(f"{where}: {side.run!r} has no records where {side.where}")
     if chosen.duplicated(["run", "pair"]).any():

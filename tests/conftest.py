@@ -1,5 +1,6 @@
 """Shared fixtures. Nothing in the suite may ask a model hub."""
 
+import gc
 import logging
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from remedy import plugins
+from remedy.registry import Registry
 
 # A busy machine is no failure.
 settings.register_profile("suite", deadline=None, print_blob=True)
@@ -75,14 +77,30 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def registries() -> list[Registry]:
+    """All registries, after the import of all that register something."""
+    from remedy.launch import reference  # noqa: F401
+
+    return [held for held in gc.get_objects() if type(held) is Registry]
+
+
 @pytest.fixture(autouse=True)
-def plugins_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test imports as a plug-in is not recorded in what the next one makes."""
-    monkeypatch.setattr(plugins, "_loaded", {})
+def plugins_as_they_were(monkeypatch: pytest.MonkeyPatch, registries: list[Registry]) -> Iterator[None]:
+    """What a test imports as a plug-in is neither known to the next one nor recorded in what it makes."""
+    before = [set(registry) for registry in registries]
+    loaded: dict[str, str] = {}
+    monkeypatch.setattr(plugins, "_loaded", loaded)
     monkeypatch.setattr(plugins, "_of_command_line", [])
     monkeypatch.setattr(plugins, "_of_stored_settings", {})
     monkeypatch.setenv("REMEDY_PLUGINS", "[]")
     monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for registry, names in zip(registries, before):
+        for name in set(registry) - names:
+            del registry[name]
+    for module in {*loaded, *(path.stem for path in (ROOT / "examples" / "plugins").glob("*.py"))}:
+        sys.modules.pop(module, None)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from remedy import plugins
 from remedy.data_gen.tasks import TASKS
 from remedy.data_gen.tasks.task import Task
 from remedy.data_gen.traces.string_encodings import ENCODINGS
-from remedy.registry import Registry
 from remedy.settings import ConfigError, load
 from remedy.train.config import RunConfig
 from remedy.train.run import train
@@ -55,19 +53,6 @@ COMMANDS = (
 )
 
 
-@pytest.fixture
-def forgotten() -> Iterator[None]:
-    """Forget what a test registers: other tests share the process."""
-    registries: list[Registry] = [TASKS, ENCODINGS]
-    before = [set(registry) for registry in registries]
-    yield
-    for registry, names in zip(registries, before):
-        for name in set(registry) - names:
-            del registry[name]
-    for path in TEMPLATES.glob("*.py"):
-        sys.modules.pop(path.stem, None)
-
-
 def installed(folder: Path) -> str:
     """Build a package of the templates with entry points and install it, offline, to a folder for PYTHONPATH."""
     source, site = folder / "source", folder / "site"
@@ -106,7 +91,6 @@ def test_every_command_knows_those_of_a_package_and_records_what_was_loaded(
     assert {len(digest) for digest in recorded[0].values()} == {16}
 
 
-@pytest.mark.usefixtures("forgotten")
 def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     source = f'"""Imports a helper."""\nimport json, aiding\n{(TEMPLATES / "countdown.py").read_text()}'
@@ -132,7 +116,6 @@ def test_another_source_is_another_data_set(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / f"{file}.py").write_text(before)
 
 
-@pytest.mark.usefixtures("forgotten")
 def test_a_runs_own_plugin_is_named_again_to_evaluate_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = str(TEMPLATES / "countdown.py")
@@ -173,7 +156,6 @@ def test_what_cannot_be_imported_is_said(name: str, says: str, tmp_path: Path, m
     assert says in ended.errors
 
 
-@pytest.mark.usefixtures("forgotten")
 def test_a_setting_of_a_methods_name_is_refused_where_its_class_is_defined() -> None:
     says = r"^Digits: a setting cannot be called count; a task's own words are .*, describe, .*symbols, "
     with pytest.raises(TypeError, match=says):

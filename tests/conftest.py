@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ["USE_HUB_KERNELS"] = "0"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -59,6 +60,14 @@ def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_full_collection_before_each_training() -> None:
+    """Accelerate looks through all objects before a training, of which this process has millions more than a command."""
+    from accelerate.utils import memory
+
+    memory.gc = SimpleNamespace(collect=lambda: 0)
 
 
 @pytest.fixture(scope="session", autouse=True)

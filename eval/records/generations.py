@@ -5,6 +5,7 @@ A record leads to its generation by `condition` (the file's name) and `index` (t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypedDict
@@ -114,27 +115,29 @@ def token_texts(tokenizer: TraceTokenizer, ids: Sequence[int]) -> list[str]:
     Special tokens appear under their names; spaces between symbols are left out. A character in several tokens is the
     text of the last one.
     """
+    # Traces repeat themselves: most tokens stand beside the same ones as before.
+    text_of = functools.cache(lambda *tokens: tokenizer.decode(tokens))
     texts: list[str] = []
     run: list[int] = []  # the last token with text, and those after it
     known = 0  # characters of the run's text already returned
     for token in ids:
         if tokenizer.is_special(token):
             if run:
-                texts[-1] += tokenizer.decode(run)[known:]
-            texts.append(tokenizer.decode([token]))
+                texts[-1] += text_of(*run)[known:]
+            texts.append(text_of(token))
             run, known = [], 0
             continue
         run.append(token)
-        text = tokenizer.decode(run)
+        text = text_of(*run)
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
             texts.append("")
             continue
         new = text[known:]
         texts.append(new if tokenizer.backend.merges_text else new.strip(" ") or new)
         # The next token is decoded after this one, since some vocabularies drop a space at a text's start.
-        run, known = [token], len(tokenizer.decode([token]))
+        run, known = [token], len(text_of(token))
     if run:
-        texts[-1] += tokenizer.decode(run)[known:]
+        texts[-1] += text_of(*run)[known:]
     return texts
 
 

@@ -10,7 +10,6 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
 from remedy.launch.experiment import ExperimentConfig
 from remedy.launch.jobs import Job
@@ -42,8 +41,7 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
         console.print("Nothing is left to be trained.")
         return
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded for an estimate
-    table = Table("trained alike", "trainings", "tokens", "padding", "FLOPs", "one run", "all", "memory", title="Cost")
-    total, unknown, remarks = 0.0, 0, dict[str, None]()
+    total, unknown, lines, remarks = 0.0, 0, list[str](), dict[str, None]()
     with console.status("") as status:
         for number, group in enumerate(groups.values(), 1):
             status.update(f"measuring {number} of {len(groups)}: {group[0].name}")
@@ -51,32 +49,34 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
             seconds = cost.seconds
             total, unknown = total + len(group) * (seconds or 0), unknown + len(group) * (seconds is None)
             name = ", ".join(dict.fromkeys(job.variant for job in group))
-            padding = f"{1 - cost.tokens / cost.computed:.0%}" if cost.tokens and cost.computed else ""
-            table.add_row(
-                name,
-                str(len(group)),
-                _short(cost.tokens),
-                padding,
-                _short(cost.flops),
-                duration(seconds),
-                duration(seconds and len(group) * seconds),
-                f"{cost.memory / 2**30:.1f} GiB" if cost.memory else "",
-            )
+            padding = f" ({1 - cost.tokens / cost.computed:.0%} padding)" if cost.tokens and cost.computed else ""
+            parts = {
+                "each with {} tokens" + padding: _short(cost.tokens),
+                "{} FLOPs": _short(cost.flops),
+                "{} a run": duration(seconds),
+                "{} in all": duration(seconds and len(group) * seconds) if len(group) > 1 else "",
+                "{:.1f} GiB": cost.memory and cost.memory / 2**30,
+            }
+            said = [text.format(value) for text, value in parts.items() if value]
+            lines.append(f"- {name}: " + ", ".join([plural(len(group), "training"), *said]))
             sizes = settings.batch_size, settings.micro_batch_size, config.processes
             if passes(*sizes) * config.processes > 1:
                 remarks[f"{name}: a step has {describe_step(*sizes)}."] = None
             if cost.remark:
                 remarks[f"{name}: {cost.remark}."] = None
-    console.print(table)
+    console.print("What it costs", style="italic")
+    console.print("\n".join(lines), markup=False, highlight=False)
     if total:
         parallel = min(config.workers, sum(map(len, groups.values())))
         unmeasured = f" {plural(unknown, 'training')} could not be measured." if unknown else ""
+        together = (
+            f", {duration(total / parallel)} if {parallel} at a time are as fast as one alone" if parallel > 1 else ""
+        )
         console.print(
-            f"All that was measured takes {duration(total)} one after another, {duration(total / parallel)} if {parallel} at a time "
-            f"are as fast as one alone.{unmeasured} Measured: of the first training of each row, steps of each stage, alone, with "
-            f"{plural(config.threads, 'thread')} (on a CPU the processor's time, which other programs can raise by half), and a "
-            "process's memory at its peak. Inferred: all other steps and trainings, by number; stages for which time was short, by "
-            "their tokens. Not measured: evaluation, validation, saving."
+            f"All that was measured takes {duration(total)} one after another{together}.{unmeasured} Measured: of the first "
+            f"training of each line, steps of each stage, alone, with {plural(config.threads, 'thread')} (on a CPU the processor's "
+            "time, which other programs can raise by half), and a process's memory at its peak. Inferred: all other steps and "
+            "trainings, by number; stages for which time was short, by their tokens. Not measured: evaluation, validation, saving."
         )
     for remark in remarks:
         console.print(remark, highlight=False)

@@ -150,7 +150,9 @@ def test_the_plan_of_a_shipped_experiment_says_its_cost_and_leaves_nothing(
     in_passes = "groups.strings.base.train.micro_batch_size=4"
     ended = remedy(["run", config, output, model, in_passes, "--plan"], 300)
     assert ended.status == 0, ended.errors
-    assert re.search(r"│ attention +│ 4 +│ \d+ k +│ \d+% +│ \d+ G +│ [^│]* s +│ [^│]* s +│ 0\.\d GiB │", ended.output)
+    cost = r"- attention: 4 trainings, each with \d+ k tokens \(\d+% padding\), \d+ G FLOPs, [^,]* s a run, [^,]* s in all, 0\.\d GiB\n"
+    assert re.search(cost, ended.output)
+    assert re.search(r"- character-strings: 3 trainings, each with [^ ]+ [kM] tokens\n", ended.output)
     assert "character-strings: a step has 16 rows: 1 process x 4 passes x 4 rows." in " ".join(ended.output.split())
     assert "character-strings: not measured: model 'facebook/no-such' cannot be loaded" in " ".join(
         ended.output.split()

@@ -26,6 +26,7 @@ TAKES = {
     "evaluation.json": ("an evaluation's folder", ("--index", "--condition")),
     "manifest.json": ("a data set's folder", ("--index", "--split", "--text")),
     ".py": ("a program", ("--input", "--text", "key=value")),
+    ".jsonl": ("a file of programs", ("--index", "--split", "--text", "key=value")),
     "": ("a configuration", ("--index", "--split", "--text", "key=value")),
 }
 """What marks a source, its name in messages, and its options."""
@@ -38,7 +39,9 @@ LEARNT = frozenset(Role) - {Role.CONTEXT}
 
 
 def show(
-    source: Annotated[str, typer.Argument(help="a .py or YAML file, or the folder of a data set, run or evaluation")],
+    source: Annotated[
+        str, typer.Argument(help="a .py, .jsonl or YAML file, or the folder of a data set, run or evaluation")
+    ],
     overrides: Overrides = None,
     input: Arguments = None,
     index: Annotated[int | None, typer.Option(min=0, help="which example (default: 0)")] = None,
@@ -51,8 +54,8 @@ def show(
     """Show a program's trace, an example or a decoded record by role.
 
     Unsupervised tokens are grey. A program marks the function to start from with `# << START_OF_TRACE`, or defines `f`,
-    to which --input gives arguments. It is run three times, like all given programs. Its settings: format, reveal.*,
-    string_encoding, memory, tracer.* and tokenizer.*, for example reveal.spacing=4 reveal.locals=diff format=repl.
+    to which --input gives arguments; of a JSONL file of programs, --index says which. A program is run three times.
+    Its settings: format, reveal.*, string_encoding, memory, tracer.* and tokenizer.*, such as reveal.spacing=4.
     """
     path, kind = _locate(Path(source), bool(overrides or split))
     kind_of_source, takes = TAKES[kind]
@@ -103,7 +106,7 @@ def _locate(path: Path, of_its_data: bool) -> tuple[Path, str]:
     `of_its_data`: of a run, what it reads.
     """
     if not path.is_dir():
-        return path, ".py" if path.suffix == ".py" else ""
+        return path, path.suffix if path.suffix in TAKES else ""
     for candidate in (path / mark for mark in SHOWN):
         skipped = of_its_data and candidate.parent != path
         if candidate.exists() and not skipped:
@@ -147,9 +150,9 @@ def data_set_view(folder: Path, index: int, split: str) -> View:
 def load_source(
     path: Path, overrides: Sequence[str], stored: bool = False, arguments: str | None = None
 ) -> GenerateConfig | RunConfig:
-    """Read a data set's or run's configuration, or make a program's.
+    """Read a data set's or run's configuration, or make one of given programs.
 
-    A program's settings may leave out `data.`; `arguments` are those of its `f`. `stored`: the file lies in a folder,
+    Settings of programs may leave out `data.`; `arguments` are those of its `f`. `stored`: the file lies in a folder,
     so it is data.
 
     Raises:
@@ -158,7 +161,7 @@ def load_source(
     from remedy.launch.generate import GenerateConfig
 
     changes = parse_overrides(overrides)
-    if path.suffix == ".py":
+    if path.suffix in (".py", ".jsonl"):
         data = {"data": {"task": {"kind": "programs", "path": str(path), "input": arguments}}}
         of_data = {re.sub(r"^(?!data\.|tokenizer\.)", "data.", key): value for key, value in changes.items()}
         renamed = {key.replace("data.tracer.", "data.task.tracer."): value for key, value in of_data.items()}

@@ -1,6 +1,7 @@
 """`remedy show`: which tokens have which colour, what is escaped, what a training row holds, and what is said of bad input."""
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -118,6 +119,15 @@ def test_a_program_is_shown_without_pytorch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert "value" in done.stdout
+
+
+def test_a_program_of_a_file_is_shown_by_its_number() -> None:
+    file = "examples/functions.jsonl"
+    third = json.loads(Path(file).read_text().splitlines()[2])
+    text = remedy(["show", file, "--index", 2, "--text"]).output
+    assert third["code"].splitlines()[0] in text
+    assert remedy(["show", file, "--index", 2, "--text", "reveal.spacing=.inf"]).output != text
+    assert "--index 8: the all split has 8 examples" in remedy(["show", file, "--index", 8]).errors
 
 
 def test_a_program_says_how_it_ended_and_takes_input(tmp_path: Path) -> None:

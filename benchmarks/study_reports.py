@@ -26,18 +26,10 @@ from remedy.settings import load
 CONFIGS = Path(__file__).parents[1] / "configs" / "study"
 QUESTIONS = (
     *("mixers", "mixers_longer", "held_out_pairs", "held_out_pairs_fourth", "held_out_pairs_every"),
-    *("held_out_pairs_five", "horizon", "reveals", "groups"),
-    *(
-        "wrong_actions",
-        "repeats",
-        "strings",
-        "equal_examples",
-        "accuracy_per_token",
-        "budget",
-        "failing_share",
-        "failing_long",
-    ),
-    *("strings_pretrained", "strings_pretrained_why", "pretrained", "executor", "pretrained_harvested"),
+    *("held_out_pairs_five", "horizon", "reveals", "groups", "wrong_actions", "repeats", "strings", "equal_examples"),
+    *("accuracy_per_token", "budget", "failing_share", "failing_long"),
+    *("strings_pretrained", "strings_pretrained_why", "strings_pretrained_longer"),
+    *("pretrained", "executor", "pretrained_harvested"),
 )
 """The questions with records, in the order of the study's page."""
 REQUEST = "evaluation/evaluation.json"
@@ -69,7 +61,7 @@ were: `python -m benchmarks.packed unpack results/study/mixers runs/mixers`.
 """
 HEAD = (
     *("compared", "recipes", "of these runs", "baseline", "solve it", "with it", "solve it"),
-    *("points", "p", "level", "tokens"),
+    *("points", "p", "level", "tokens a trace"),
 )
 
 

@@ -225,7 +225,8 @@ def token_arrays(data: DataConfig, split: str, indices: Sequence[int]) -> TokenA
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, since traces are many objects without cycles."""
+    """Pause the garbage collector."""
+    # Traces are many objects without cycles.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

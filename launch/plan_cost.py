@@ -57,8 +57,8 @@ def print_cost(config: ExperimentConfig, jobs: Sequence[Job], console: Console |
                 "{} in all": duration(seconds and len(group) * seconds) if len(group) > 1 else "",
                 "{:.1f} GiB": cost.memory and cost.memory / 2**30,
             }
-            said = [text.format(value) for text, value in parts.items() if value]
-            lines.append(f"- {name}: " + ", ".join([plural(len(group), "training"), *said]))
+            costs = [text.format(value) for text, value in parts.items() if value]
+            lines.append(f"- {name}: " + ", ".join([plural(len(group), "training"), *costs]))
             sizes = settings.batch_size, settings.micro_batch_size, config.processes
             if passes(*sizes) * config.processes > 1:
                 remarks[f"{name}: a step has {describe_step(*sizes)}."] = None
